@@ -1,0 +1,127 @@
+"""The door to Kafka's clients: every aiokafka object is made here, with one set of choices.
+
+Why these values: kafka-level facts are in DECISIONS.md. In short: no auto-commit, `earliest`, one
+assignor (Range, so that equal partition numbers of co-partitioned topics land on one member),
+acks=all through the idempotent producer, zstd.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import ssl
+from collections.abc import AsyncIterator
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+
+from schemas.errors import ConfigError
+from schemas.topics import MAX_MESSAGE_BYTES, physical
+from streams.settings import Settings
+
+_POLL_INTERVAL_S = 1_800
+
+
+def bootstrap(settings: Settings) -> str:
+    """host:port list of the brokers: `KAFKA_BOOTSTRAP_SERVERS`, else the embedded broker's.
+
+    Raises ConfigError when neither is there.
+    """
+    if settings.bootstrap_servers:
+        return settings.bootstrap_servers
+    try:
+        state = json.loads((settings.data_dir / "broker.json").read_text(encoding="utf-8"))
+        return str(state["bootstrap"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            "no Kafka: set KAFKA_BOOTSTRAP_SERVERS, or start the embedded broker with"
+            " `crawl broker start` (or `crawl up`)"
+        ) from error
+
+
+def connection(settings: Settings) -> dict[str, Any]:
+    """What every client needs to connect: brokers, security, metadata age."""
+    options: dict[str, Any] = {
+        "bootstrap_servers": bootstrap(settings),
+        "security_protocol": settings.security_protocol,
+        "metadata_max_age_ms": 60_000,
+    }
+    if settings.security_protocol in ("SSL", "SASL_SSL"):
+        options["ssl_context"] = ssl_context(settings)
+    if settings.security_protocol.startswith("SASL"):
+        options["sasl_mechanism"] = settings.sasl_mechanism
+        options["sasl_plain_username"] = settings.sasl_username
+        options["sasl_plain_password"] = settings.sasl_password
+    return options
+
+
+def ssl_context(settings: Settings) -> ssl.SSLContext:
+    """TLS towards the brokers. Raises ConfigError when a certificate file cannot be read."""
+    try:
+        cafile = str(settings.ssl_cafile) if settings.ssl_cafile else None
+        context = ssl.create_default_context(cafile=cafile)
+        if settings.ssl_certfile and settings.ssl_keyfile:
+            context.load_cert_chain(str(settings.ssl_certfile), str(settings.ssl_keyfile))
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"TLS towards Kafka: {error}") from error
+    return context
+
+
+def make_consumer(
+    settings: Settings, group: str | None = None, **overrides: Any
+) -> AIOKafkaConsumer:
+    """A consumer, not started. `group` is logical; None: no group, assign by hand."""
+    session_ms = int(settings.session_timeout_s * 1000)
+    options = connection(settings) | {
+        "group_id": None if group is None else physical(group, settings.topic_prefix),
+        "enable_auto_commit": False,
+        "auto_offset_reset": "earliest",
+        "partition_assignment_strategy": (RangePartitionAssignor,),
+        "session_timeout_ms": session_ms,
+        "heartbeat_interval_ms": min(3_000, session_ms // 5),
+        "rebalance_timeout_ms": int((settings.drain_timeout_s + 40) * 1000),
+        "max_poll_interval_ms": _POLL_INTERVAL_S * 1000,
+        "fetch_max_wait_ms": 250,
+        "fetch_max_bytes": 16 * 1024 * 1024,
+        "max_partition_fetch_bytes": 1024 * 1024,
+        "request_timeout_ms": 30_000,
+    }
+    return AIOKafkaConsumer(**(options | overrides))
+
+
+def make_producer(settings: Settings, **overrides: Any) -> AIOKafkaProducer:
+    """An idempotent producer (acks=all), not started.
+
+    A linger of 10 ms delays nothing when idle: aiokafka sends the first message at once and then
+    waits that long before the next request to the same broker.
+    """
+    options = connection(settings) | {
+        "enable_idempotence": True,
+        "linger_ms": 10,
+        "max_batch_size": 512 * 1024,
+        "max_request_size": MAX_MESSAGE_BYTES,
+        "compression_type": "zstd",
+        "request_timeout_ms": 30_000,
+    }
+    return AIOKafkaProducer(**(options | overrides))
+
+
+def make_admin(settings: Settings) -> AIOKafkaAdminClient:
+    """An admin client, not started."""
+    return AIOKafkaAdminClient(**connection(settings), request_timeout_ms=30_000)
+
+
+@contextlib.asynccontextmanager
+async def started(client: Any) -> AsyncIterator[Any]:
+    """Start a client, and stop it (`close` for the admin client) at the end of the block.
+
+    A client that failed to start is stopped too, so that it leaves no open connection.
+    """
+    stop = getattr(client, "stop", None) or client.close
+    try:
+        await client.start()
+        yield client
+    finally:
+        await stop()
