@@ -14,7 +14,9 @@ from schemas.extraction import Selector
 from schemas.records import CrawlSpecRecord
 
 DEFAULT_CRAWL = "default"
-_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_ID = re.compile(r"(?!\.+$)[A-Za-z0-9._-]{1,64}")
+_AGENT = r"^[A-Za-z_-]{1,64}$"
+_MEDIA = r"^[A-Za-z0-9.+*_-]+/[A-Za-z0-9.+*_-]+$"
 
 ScopeKind = Literal["host", "domain", "any"]
 SitemapUse = Literal["off", "robots", "discover"]
@@ -29,7 +31,7 @@ class CrawlSpec(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     crawl: str
-    """Id: 1 to 64 of A-Z a-z 0-9 . _ -"""
+    """Id: 1 to 64 of A-Z a-z 0-9 . _ - and not dots alone: it is part of file names."""
     state: CrawlState = "running"
     """`stopped`: URLs of this crawl are rejected with a count, everywhere."""
 
@@ -56,9 +58,10 @@ class CrawlSpec(BaseModel):
     """Requests in flight to one host."""
     adaptive_factor: Annotated[float, Field(ge=0, le=100)] = 1.0
     """The delay is at least this times the duration of the last fetch, up to 30 s."""
-    user_agent: str | None = None
-    """Product token of this crawl; None: the setting `CRAWL_AGENT`."""
-    accept: tuple[str, ...] = (
+    user_agent: Annotated[str, Field(pattern=_AGENT)] | None = None
+    """Product token of this crawl: letters, `_` and `-` (RFC 9309, section 2.2.1); None: the
+    setting `CRAWL_AGENT`."""
+    accept: tuple[Annotated[str, Field(pattern=_MEDIA)], ...] = (
         "text/*",
         "application/xhtml+xml",
         "application/xml",
@@ -91,17 +94,20 @@ class CrawlSpec(BaseModel):
     @classmethod
     def _id_is_valid(cls, value: str) -> str:
         if not _ID.fullmatch(value):
-            raise ValueError("a crawl id is 1 to 64 of A-Z a-z 0-9 . _ -")
+            raise ValueError("a crawl id is 1 to 64 of A-Z a-z 0-9 . _ - and not dots alone")
         return value
 
     @field_validator("include", "exclude")
     @classmethod
     def _patterns_compile(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        bad = []
         for pattern in value:
             try:
                 re.compile(pattern)
             except re.error as error:
-                raise ValueError(f"bad regular expression {pattern!r}: {error}") from error
+                bad.append(f"bad regular expression {pattern!r}: {error}")
+        if bad:
+            raise ValueError("; ".join(bad))
         return value
 
     @property
@@ -153,7 +159,7 @@ def from_record(record: CrawlSpecRecord) -> CrawlSpec:
     try:
         body = json.loads(record["spec"])
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"crawl {record['crawl']}: spec is not JSON") from error
+        raise ConfigError(f"crawl {record['crawl']}: spec is not readable JSON") from error
     if not isinstance(body, dict):
         raise ConfigError(f"crawl {record['crawl']}: spec is not an object")
     return parse_spec({**body, "crawl": record["crawl"], "state": record["state"]})

@@ -27,6 +27,8 @@ class Reason(enum.StrEnum):
     UNKNOWN_CRAWL = "unknown_crawl"
     CRAWL_STOPPED = "crawl_stopped"
     TOO_MANY_LINKS = "too_many_links"
+    NOFOLLOW = "nofollow"
+    MALFORMED_LINK = "malformed_link"
     # Disregarded by the fetcher: a rule says no; not a failure.
     ROBOTS_DENIED = "robots_denied"
     BLOCKED_ADDRESS = "blocked_address"
@@ -66,6 +68,7 @@ class Reason(enum.StrEnum):
     HTTP_ODD = "http_odd"
     # Failures of parsing.
     PARSE_DEADLINE = "parse_deadline"
+    PARSE_LIMIT = "parse_limit"
     PARSE_CRASH = "parse_crash"
     PARSE_ERROR = "parse_error"
     BODY_MISSING = "body_missing"
@@ -141,6 +144,8 @@ REASONS: dict[Reason, ReasonRow] = {
     R.UNKNOWN_CRAWL: _rejected("warning"),
     R.CRAWL_STOPPED: _rejected(),
     R.TOO_MANY_LINKS: _rejected("info"),
+    R.NOFOLLOW: _rejected(),
+    R.MALFORMED_LINK: _rejected(),
     R.ROBOTS_DENIED: _disregarded(),
     R.BLOCKED_ADDRESS: _disregarded("host", "warning"),
     R.CONTENT_TYPE: _disregarded(),
@@ -177,6 +182,7 @@ REASONS: dict[Reason, ReasonRow] = {
     R.HTTP_5XX: _permanent(),
     R.HTTP_ODD: _permanent(),
     R.PARSE_DEADLINE: _permanent("url", "warning"),
+    R.PARSE_LIMIT: _permanent("url", "warning"),
     R.PARSE_CRASH: _retry("url", 0.0, 3, "error"),
     R.PARSE_ERROR: _permanent("url", "warning"),
     R.BODY_MISSING: _permanent("url", "error"),

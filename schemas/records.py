@@ -6,7 +6,7 @@ Instants (`_at`) are integer milliseconds since the epoch, UTC.
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 
 class Link(TypedDict):
@@ -55,6 +55,7 @@ class FetchRequest(_Url):
     first_attempt_at: int
     not_before: int
     deferrals: int
+    unavailable: NotRequired[int]
     first_reason: str
     last_reason: str
     last_detail: str

@@ -203,7 +203,7 @@ def _unparsable(text: str) -> Rejected:
 
 def _is_name(host: str) -> bool:
     """Whether a resolver can be asked: no empty label, none too long."""
-    if not host or host.startswith(".") or ".." in host or len(host) > MAX_HOST_CHARS:
+    if not host or host[0] == "." or host[-1] == "." or ".." in host or len(host) > MAX_HOST_CHARS:
         return False
     return len(host) <= MAX_LABEL_CHARS or max(map(len, host.split("."))) <= MAX_LABEL_CHARS
 

@@ -1,0 +1,90 @@
+"""Write the tables of README.md that are data elsewhere: topics and settings.
+
+python tests/contract/render_readme.py
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from schemas.topics import TOPICS, TopicSpec  # noqa: E402  # a script finds its own tree
+from streams.settings import Settings, env_name  # noqa: E402
+
+README = ROOT / "README.md"
+
+
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _kept(spec: TopicSpec) -> str:
+    if spec.cleanup == "compact":
+        return "newest of each key"
+    return f"{spec.retention_ms // 86_400_000} days"
+
+
+def topics_table() -> str:
+    """The topics, in the order of `schemas.topics`."""
+    rows = [
+        _row("Topic", "Key", "Value", "Partitions", "Kept", "Holds"),
+        _row(*["---"] * 6),
+    ]
+    rows += [
+        _row(
+            f"`{spec.name}`",
+            spec.key,
+            spec.schema if spec.schema == "raw" else f"`{spec.schema}`",
+            "`CRAWL_PARTITIONS`" if spec.partitions is None else str(spec.partitions),
+            _kept(spec),
+            spec.doc,
+        )
+        for spec in TOPICS
+    ]
+    return "\n".join(rows)
+
+
+def _default(value: Any) -> str:
+    if value is None or value in ("", ()):
+        return ""
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, tuple):
+        return (
+            f"`{','.join(f'{item:g}' if isinstance(item, float) else str(item) for item in value)}`"
+        )
+    return f"`{value:.15g}`" if isinstance(value, float) else f"`{value}`"
+
+
+def settings_table() -> str:
+    """The settings, in the order of `streams.settings`."""
+    rows = [_row("Variable", "Default", "Meaning"), _row(*["---"] * 3)]
+    rows += [
+        _row(
+            f"`{env_name(name)}`",
+            _default(field.get_default()),
+            " ".join((field.description or "").split()),
+        )
+        for name, field in Settings.model_fields.items()
+    ]
+    return "\n".join(rows)
+
+
+def render(text: str) -> str:
+    """The text with both tables as they should be. ValueError when a marker is missing."""
+    for name, table in (("topics", topics_table()), ("settings", settings_table())):
+        begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+        before, found, rest = text.partition(begin)
+        _, closed, after = rest.partition(end)
+        if not found or not closed:
+            raise ValueError(f"{begin} ... {end} is missing")
+        text = f"{before}{begin}\n{table}\n{end}{after}"
+    return text
+
+
+if __name__ == "__main__":
+    README.write_text(render(README.read_text(encoding="utf-8")), encoding="utf-8")
