@@ -1,0 +1,91 @@
+"""`crawl up` and `crawl down`: broker and workers of one machine in the background."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from streams.cli._shared import PANEL_OPERATE, load_settings, note, out
+
+if TYPE_CHECKING:
+    from streams.settings import Settings
+    from streams.supervise import Role
+
+ORDER: Final = 40
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command(rich_help_panel=PANEL_OPERATE)(up)
+    app.command(rich_help_panel=PANEL_OPERATE)(down)
+
+
+def up(
+    *,
+    fetchers: Annotated[int, typer.Option(min=0, max=64, help="Fetcher processes.")] = 1,
+    parsers: Annotated[int, typer.Option(min=0, max=64, help="Parser processes.")] = 1,
+    dedup: Annotated[int, typer.Option(min=0, max=64, help="Dedup processes.")] = 1,
+    foreground: Annotated[
+        bool, typer.Option("--foreground", help="Stay until Ctrl-C or SIGTERM.")
+    ] = False,
+) -> None:
+    """Start the pipeline on this machine: broker, topics, workers.
+
+    With KAFKA_BOOTSTRAP_SERVERS set, no broker is started and workers join that cluster. Workers
+    that die are started again. Logs are in the data folder's `logs`.
+
+    Example: crawl up --fetchers 2 && crawl seed https://a.example/ && crawl records --follow
+    """
+    settings = load_settings()
+    settings.identity()
+    counts: dict[Role, int] = {"dedup": dedup, "fetcher": fetchers, "parser": parsers}
+    if foreground:
+        raise typer.Exit(_foreground(settings, counts))
+    _background(settings, counts)
+
+
+def _background(settings: Settings, counts: dict[Role, int]) -> None:
+    from streams import supervise, topics_admin
+    from streams.broker import EmbeddedBroker
+    from streams.clients import bootstrap
+
+    if not settings.bootstrap_servers:
+        EmbeddedBroker(settings.data_dir).start(attach=True)
+    topics_admin.create_topics(settings)
+    started = supervise.launch(settings, bootstrap(settings), counts)
+    console = out()
+    console.print(f"Kafka at {bootstrap(settings)}", highlight=False)
+    for worker in started.workers:
+        console.print(f"{worker['name']} (pid {worker['pid']}): {worker['log']}", highlight=False)
+    note("end them with: crawl down")
+
+
+def _foreground(settings: Settings, counts: dict[Role, int]) -> int:
+    from streams import supervise, topics_admin
+    from streams.broker import serving
+
+    with nullcontext() if settings.bootstrap_servers else serving(settings.data_dir):
+        topics_admin.create_topics(settings)
+        return supervise.run(settings, counts, lambda _: note("ready; Ctrl-C ends"))
+
+
+def down(
+    *,
+    keep_broker: Annotated[
+        bool, typer.Option("--keep-broker", help="Leave the embedded broker running.")
+    ] = False,
+) -> None:
+    """End what `crawl up` started: first the workers, in order, then the broker.
+
+    Started work is finished (CRAWL_DRAIN_TIMEOUT_S at most); the rest is done after the next
+    `crawl up`. Data stays.
+
+    Example: crawl down
+    """
+    from streams import broker, supervise
+
+    settings = load_settings()
+    note("workers have ended" if supervise.end(settings) else "no workers ran")
+    if not keep_broker and not settings.bootstrap_servers:
+        note("the broker has ended" if broker.stop(settings.data_dir) else "no broker ran")
