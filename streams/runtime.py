@@ -13,8 +13,9 @@ Steps, in this order, and the invariants they keep:
 4. **Work.** The stage does what it does and awaits the delivery of all its outputs.
    *Only then* it completes the message. A completion of an old epoch changes nothing.
 5. **Commit.** Once per interval the completed prefix of each partition is committed, with the
-   completed offsets beyond it as metadata. Never more than that: no auto-commit, no commit on
-   close, no commit in a `finally`.
+   completed offsets beyond it as metadata, and only as a member of the generation that the
+   partitions were assigned in. Never more than that: no auto-commit, no commit on close, no
+   commit in a `finally`.
 6. **Count.** Counters of offsets below the committed one are published.
 7. **Revoke.** Polling stops; the stage forgets what it has not started and finishes what it has,
    within the drain budget; a last commit carries the mark `c` (given back in order); the epoch
@@ -23,9 +24,9 @@ Steps, in this order, and the invariants they keep:
 Hence: a message below a committed offset is completed, and a completed message has its outputs in
 Kafka. A crash at any instant repeats at most what was in work or completed since the last commit.
 
-A message that kills the process is found by the prefix that does not move: after two deaths the
-head of the partition is delivered alone, after three it is parked in `dead-letters` as `poison`.
-The count is in the commit metadata, so it survives the deaths.
+A message that kills the process is found by what was begun when it died (`streams.ledger` has the
+rules), tried alone, and parked in `dead-letters` as `poison`. The deaths are counted in the commit
+metadata, so they survive the process.
 """
 
 from __future__ import annotations
@@ -41,21 +42,33 @@ import structlog
 from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 from aiokafka.structs import OffsetAndMetadata
-from streams.topics_admin import check_topics_async
 
 from schemas import codec
 from schemas.admission import Rules
 from schemas.errors import ConfigError, TransientInfraError
 from schemas.reasons import Reason
 from schemas.topics import PROGRESS, logical, physical
-from streams.clients import make_admin, make_consumer, started
+from streams.beginnings import Beginnings
+from streams.clients import generation, make_admin, make_consumer, started
 from streams.deadletter import dead_letter
 from streams.directory import Directory
-from streams.ledger import CommitMetadata, OffsetLedger, decode_metadata, encode_metadata
+from streams.ledger import (
+    NO_METADATA,
+    POISON_AFTER_DEATHS,
+    POLL_RECORDS,
+    UNREPORTED_LIMIT,
+    CommitMetadata,
+    OffsetLedger,
+    decode_metadata,
+    encode_metadata,
+)
+from streams.metrics import Counts, Health, Metrics, MetricsServer
 from streams.outputs import KafkaOutputs
 from streams.progress import ProgressBook, progress_key
+from streams.pulse import Pulse
 from streams.settings import Settings
-from streams.stage import Context, Counts, Delivery, Out, Source, Stage
+from streams.stage import Context, Delivery, Out, Source, Stage
+from streams.topics_admin import check_topics_async
 
 log = structlog.get_logger(__name__)
 
@@ -65,9 +78,9 @@ EXIT_CONFIG = 2
 EXIT_TRANSIENT = 75
 
 _POLL_S = 0.2
-_POLL_RECORDS = 500
-_COMMIT_S = 20.0
+_COMMIT_S = 10.0
 _CLOSE_S = 10.0
+_COMMIT_OVERDUE_S = 60.0
 
 
 class Runtime:
@@ -77,25 +90,34 @@ class Runtime:
         self.stage = stage
         self.settings = settings
         self.directory = Directory(settings)
+        self.metrics = Metrics(stage.name)
         self.outputs = KafkaOutputs(settings, self.fatal)
         self.book = ProgressBook(stage.name, self.directory.totals)
         self.ledgers: dict[Source, OffsetLedger] = {}
         self.epoch = 0
         """Grows with every assignment and every revocation."""
         self.rebalances = 0
-        self.started_at = time.monotonic()
+        self.pulse = Pulse()
         self.last_commit_at = time.monotonic()
         """Monotonic time of the last successful commit, or of the last time nothing was due."""
         self.ready = False
         self._consumer = make_consumer(settings, stage.group)
+        self._generation = -1
+        self._lease_until = 0.0
+        """Until then nobody else can own our partitions."""
         self._committed: dict[Source, tuple[int, str]] = {}
-        self._assigned = False
+        self._working = False
+        self._turn = asyncio.Lock()
+        """Held while partitions are taken over or given back."""
         self._stopping = asyncio.Event()
+        self._failed = asyncio.Event()
         self._commit_now = asyncio.Event()
+        self._beginnings = Beginnings(self._commit_now.set)
         self._poller: asyncio.Task[None] | None = None
         self._committing: asyncio.Task[None] | None = None
         self._parking: set[asyncio.Task[None]] = set()
-        self._fatal: str | None = None
+        self._stage_started = False
+        self._why = ""
         self._exit_code = EXIT_OK
 
     # What the stage sees.
@@ -108,17 +130,28 @@ class Runtime:
         """See `streams.stage.Crawls`."""
         return self.book.pages(crawl)
 
+    async def begin(self, delivery: Delivery) -> bool:
+        """See `Delivery.begin`."""
+
+        def working() -> bool:
+            return self._working and delivery.epoch == self.epoch
+
+        if not working():
+            return False
+        ledger = self.ledgers[delivery.source]
+        if time.monotonic() < self._lease_until and not ledger.guarded(delivery.offset):
+            return True
+        return await self._beginnings.begin(delivery, ledger, working)
+
     def complete(self, delivery: Delivery, counts: Counts | None) -> bool:
         """See `Delivery.complete`. Step 4's second half."""
         if delivery.epoch != self.epoch:
             return False
-        source = delivery.source
-        ledger = self.ledgers[source]
-        ledger.complete(delivery.offset)
+        self.ledgers[delivery.source].complete(delivery.offset)
+        self._beginnings.ended(delivery)
         if counts:
-            self.book.add(source, delivery.offset, counts)
-        if ledger.careful:
-            self._commit_now.set()
+            self.book.add(delivery.source, delivery.offset, counts)
+            self.metrics.count(counts)
         return True
 
     def current(self, delivery: Delivery) -> bool:
@@ -130,22 +163,30 @@ class Runtime:
     async def run(self) -> int:
         """Run until stopped; the exit code."""
         try:
-            await self.directory.start()
-            await self.outputs.start()
-            await self.stage.start(Context(self.settings, self.outputs, self))
-            topics = [physical(topic, self.settings.topic_prefix) for topic in self.stage.topics]
-            self._consumer.subscribe(topics, listener=_Listener(self))
-            await self._consumer.start()
-            committer = asyncio.create_task(self._commit_loop(), name="commit-loop")
-            committer.add_done_callback(self._ended)
-            await self._stopping.wait()
-            committer.cancel()
-            if self._fatal is None:
+            if await self._or_stopped(self._start()):
+                tasks = [
+                    asyncio.create_task(self._commit_loop(), name="commit-loop"),
+                    asyncio.create_task(self.pulse.beat(), name="pulse"),
+                ]
+                for task in tasks:
+                    task.add_done_callback(self._ended)
+                await self._stopping.wait()
+                _cancel(*tasks)
+            if not self._failed.is_set():
                 log.info("draining", stage=self.stage.name)
-                await self.revoke()
+                await self._or_failed(self.revoke())
         finally:
             await self._close()
         return self._exit_code
+
+    async def _start(self) -> None:
+        await self.directory.start()
+        await self.outputs.start()
+        self._stage_started = True
+        await self.stage.start(Context(self.settings, self.outputs, self, self.metrics))
+        await self._consumer.start()
+        topics = [physical(topic, self.settings.topic_prefix) for topic in self.stage.topics]
+        self._consumer.subscribe(topics, listener=_Listener(self))
 
     def stop(self) -> None:
         """Drain and end. Safe in a signal handler."""
@@ -153,94 +194,115 @@ class Runtime:
 
     def fatal(self, why: str, exit_code: int = EXIT_TRANSIENT) -> None:
         """End without committing anything more: the next process repeats what was in work."""
-        if self._fatal is None:
-            self._fatal = why
+        if not self._failed.is_set():
             self._exit_code = exit_code
             log.error("the worker ends", stage=self.stage.name, why=why, exit_code=exit_code)
+            self._why = why
+            self._failed.set()
             self._stopping.set()
+
+    async def _or_stopped(self, step: Coroutine[Any, Any, None]) -> bool:
+        return await _first(step, self._stopping)
+
+    async def _or_failed(self, step: Coroutine[Any, Any, None]) -> bool:
+        return await _first(step, self._failed)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            log.error("unexpected failure", task=task.get_name(), exc_info=error)
             transient = isinstance(error, (KafkaError, TransientInfraError))
+            if not transient:
+                log.error("unexpected failure", task=task.get_name(), exc_info=error)
             self.fatal(repr(error), EXIT_TRANSIENT if transient else EXIT_BUG)
 
     async def _close(self) -> None:
-        self._cancel(self._poller)
-        for close in (
-            self._consumer.stop,
-            self.stage.stop,
-            self.outputs.stop,
-            self.directory.stop,
-        ):
+        _cancel(self._poller, self._committing, *self._parking)
+        closes = [self._consumer.stop, self.outputs.stop, self.directory.stop]
+        if self._stage_started:
+            closes.insert(1, self.stage.stop)
+        for close in closes:
             try:
                 await asyncio.wait_for(close(), _CLOSE_S)
             except (TimeoutError, KafkaError) as error:
                 log.warning("unclean close", what=close.__qualname__, error=repr(error))
 
-    @staticmethod
-    def _cancel(task: asyncio.Task[Any] | None) -> None:
-        if task is not None:
-            task.cancel()
+    # What operators see; called from the thread of the metrics server.
+
+    def health(self) -> Health:
+        """Ready: partitions were assigned. Problems: no commit, or no event loop, for too long."""
+        problems = self.pulse.problems()
+        age = time.monotonic() - self.last_commit_at
+        if self._working and age > _COMMIT_OVERDUE_S + 2 * self.settings.session_timeout_s:
+            problems.append(f"no successful commit for {age:.0f} s")
+        if self._why:
+            problems.append(self._why)
+        return Health(self.ready and self._working, tuple(problems))
+
+    def refresh(self, metrics: Metrics) -> None:
+        """Set the gauges that are read from present state."""
+        metrics.set("crawler_event_loop_lag_seconds", self.pulse.take_lag())
+        metrics.set("crawler_commit_age_seconds", time.monotonic() - self.last_commit_at)
+        ledgers = list(self.ledgers.items())
+        metrics.set("crawler_pending_messages", sum(ledger.pending for _, ledger in ledgers))
+        metrics.clear("crawler_consumer_lag")
+        for source, ledger in ledgers:
+            # Not `committable`: that property moves the ledger on, and this is another thread.
+            committed = self._committed.get(source, (ledger.start, ""))[0]
+            metrics.set(
+                "crawler_consumer_lag",
+                max(0, self._end_of(source, ledger) - committed),
+                self.stage.group,
+                source.topic,
+                str(source.partition),
+            )
+
+    def _end_of(self, source: Source, ledger: OffsetLedger) -> int:
+        try:
+            return self._consumer.highwater(self._kafka(source)) or ledger.next
+        except IllegalStateError:  # the partition was taken away meanwhile
+            return ledger.next
 
     # Steps 2 and 3: poll and deliver.
 
     async def _poll_loop(self) -> None:
         nowhere = TopicPartition("", 0)
         while True:
-            ready = []
-            for source in [source for source in self.ledgers if self._has_room(source)]:
-                if self.ledgers[source].careful:
-                    await self._poll(self._kafka(source), timeout_s=0.0, records=1)
-                else:
+            ready, records = [], POLL_RECORDS
+            for source, ledger in self.ledgers.items():
+                room = 0 if ledger.full else self.stage.room(source)
+                if room > 0:
                     ready.append(self._kafka(source))
-            await self._poll(*(ready or (nowhere,)), timeout_s=_POLL_S, records=_POLL_RECORDS)
-
-    async def _poll(self, *partitions: TopicPartition, timeout_s: float, records: int) -> None:
-        batches = await self._consumer.getmany(
-            *partitions, timeout_ms=int(timeout_s * 1000), max_records=records
-        )
-        for partition, messages in batches.items():
-            source = self._source(partition)
-            ledger = self.ledgers[source]
-            for message in messages:
-                if ledger.deliver(message.offset):
-                    self._deliver(source, ledger, message)
-
-    def _has_room(self, source: Source) -> bool:
-        ledger = self.ledgers[source]
-        if ledger.careful:
-            alone = ledger.pending == 0 and ledger.committable == ledger.start
-            return alone and self.stage.room(source) > 0
-        return not ledger.full and self.stage.room(source) > 0
-
-    def _deliver(self, source: Source, ledger: OffsetLedger, message: Any) -> None:
-        delivery = Delivery(
-            source,
-            message.offset,
-            message.key,
-            message.value,
-            message.timestamp,
-            self.epoch,
-            self,
-        )
-        if not ledger.careful:
-            self.stage.offer(delivery)
-        elif ledger.poisoned:
-            task = asyncio.create_task(self._park(delivery, ledger.deaths), name="park")
-            task.add_done_callback(self._ended)
-            self._parking.add(task)
-            task.add_done_callback(self._parking.discard)
-        else:
-            log.warning(
-                "a message may have killed its worker; it is tried alone",
-                topic=source.topic,
-                partition=source.partition,
-                offset=delivery.offset,
-                deaths=ledger.deaths,
+                    records = min(records, room)
+            batches = await self._consumer.getmany(
+                *(ready or (nowhere,)), timeout_ms=int(_POLL_S * 1000), max_records=records
             )
-            self.stage.offer(delivery)
+            for partition, messages in batches.items():
+                self._deliver(self._source(partition), messages)
+
+    def _deliver(self, source: Source, messages: Iterable[Any]) -> None:
+        ledger = self.ledgers[source]
+        for message in messages:
+            if not ledger.deliver(message.offset):
+                continue
+            delivery = Delivery(
+                source,
+                message.offset,
+                message.key,
+                message.value,
+                message.timestamp,
+                self.epoch,
+                self,
+            )
+            deaths = ledger.deaths(message.offset)
+            if deaths < POISON_AFTER_DEATHS:
+                self.stage.offer(delivery)
+            else:
+                task = asyncio.create_task(self._park(delivery, deaths), name="park")
+                task.add_done_callback(self._ended)
+                self._parking.add(task)
+                task.add_done_callback(self._parking.discard)
+        if ledger.unreported > UNREPORTED_LIMIT // 2:
+            self._commit_now.set()
 
     async def _park(self, delivery: Delivery, deaths: int) -> None:
         out = dead_letter(
@@ -250,11 +312,12 @@ class Runtime:
             delivery.value,
             reason=Reason.POISON,
             stage=self.stage.name,
-            detail=f"{deaths} workers died with this message at the head of its partition",
+            detail=f"{deaths} workers died with this message in work",
             attempts=deaths,
             now_ms=now_ms(),
         )
         await self.outputs.deliver([out])
+        log.error("poison message parked", origin=str(delivery.source), offset=delivery.offset)
         delivery.complete()
 
     # Steps 5 and 6: commit and count.
@@ -265,38 +328,70 @@ class Runtime:
                 async with asyncio.timeout(self.settings.commit_interval_s):
                     await self._commit_now.wait()
             self._commit_now.clear()
-            if self._assigned:
-                await self._commit(clean=False)
+            if self._working and not await self._commit(clean=False):
+                await asyncio.sleep(min(self.settings.commit_interval_s, 1.0))
 
-    async def _commit(self, *, clean: bool) -> None:
-        """Commit what changed since the last commit; a failure leaves it for the next time."""
-        due: dict[Source, tuple[int, str]] = {}
+    async def _commit(self, *, clean: bool) -> bool:
+        """Commit what changed since the last commit; a failure leaves it for the next time.
+
+        What did not change is committed too when the lease runs out: a commit is the proof that
+        the partitions are ours, and the broker waits a session time-out from then on before it
+        gives them to others.
+        """
+        state: dict[Source, tuple[int, str]] = {}
+        told = {source: ledger.next for source, ledger in self.ledgers.items()}
         for source, ledger in self.ledgers.items():
             offset = ledger.committable
             text = encode_metadata(offset, ledger.metadata(clean=clean))
-            if self._committed.get(source) != (offset, text):
-                due[source] = (offset, text)
-        if not due:
-            self.last_commit_at = time.monotonic()
-            return
+            state[source] = (offset, text)
+        due = {source: row for source, row in state.items() if self._committed.get(source) != row}
+        session_s = self.settings.session_timeout_s
+        now = time.monotonic()
+        if now > self._lease_until - session_s / 2:
+            due = state
+        ticket = self._beginnings.to_record()
+        if due:
+            if not await self._send_commit(due):
+                self._beginnings.not_recorded(ticket)
+                return False
+            self._lease_until = now + session_s
+        self.last_commit_at = time.monotonic()
+        self._committed.update(due)
+        for source, next_offset in told.items():
+            self.ledgers[source].reported(next_offset)
+        self._beginnings.recorded(ticket)
+        await self._publish(due)
+        return True
+
+    async def _send_commit(self, due: dict[Source, tuple[int, str]]) -> bool:
+        if generation(self._consumer) != self._generation:
+            log.warning("partitions were taken away before the commit", stage=self.stage.name)
+            return False
         offsets = {self._kafka(source): OffsetAndMetadata(*row) for source, row in due.items()}
-        self._committing = asyncio.create_task(self._consumer.commit(offsets), name="commit")
-        try:
-            await asyncio.wait_for(self._committing, _COMMIT_S)
-        except (CommitFailedError, IllegalStateError) as error:
+        task = asyncio.create_task(self._consumer.commit(offsets), name="commit")
+        self._committing = task
+        await asyncio.wait({task}, timeout=_COMMIT_S)
+        if not task.done():
+            task.cancel()
+            log.warning("commit failed; it is tried again", error=f"no answer in {_COMMIT_S} s")
+            return False
+        if task.cancelled():
+            return False
+        error = task.exception()
+        if isinstance(error, (CommitFailedError, IllegalStateError)):
             log.warning("partitions were taken away before the commit", error=str(error)[:200])
-        except (TimeoutError, KafkaError) as error:
+        elif isinstance(error, KafkaError):
             log.warning("commit failed; it is tried again", error=repr(error))
-        else:
-            self._committed.update(due)
-            self.last_commit_at = time.monotonic()
-            await self._publish(due)
+        elif error is not None:
+            raise error
+        return error is None
 
     async def _publish(self, committed: dict[Source, tuple[int, str]]) -> None:
-        rows = []
-        for source, (offset, _) in committed.items():
-            self.ledgers[source].moved(offset)
-            rows += self.book.committed(source, offset, now_ms())
+        rows = [
+            row
+            for source, (offset, _) in committed.items()
+            for row in self.book.committed(source, offset, now_ms())
+        ]
         await self.outputs.deliver(
             [Out(PROGRESS, progress_key(row), codec.encode("progress", row)) for row in rows]
         )
@@ -305,19 +400,23 @@ class Runtime:
 
     async def assign(self, partitions: set[TopicPartition]) -> None:
         """Take over partitions."""
-        self.epoch += 1
-        self.rebalances += 1
-        sources = frozenset(self._source(partition) for partition in partitions)
-        await self.directory.catch_up()
-        for source, ledger in (await self._take_over(partitions)).items():
-            self.ledgers[source] = ledger
-        await self._commit(clean=False)
-        self.stage.assigned(sources)
-        self._assigned = True
-        self.ready = True
-        self._poller = asyncio.create_task(self._poll_loop(), name="poll-loop")
-        self._poller.add_done_callback(self._ended)
-        log.info("assigned", stage=self.stage.name, epoch=self.epoch, partitions=len(sources))
+        async with self._turn:
+            if self._stopping.is_set():
+                return
+            self.epoch += 1
+            self.rebalances += 1
+            self.metrics.inc("crawler_rebalances_total")
+            self._generation = generation(self._consumer)
+            await self.directory.catch_up()
+            self.ledgers.update(await self._take_over(partitions))
+            await self._commit(clean=False)
+            sources = frozenset(self.ledgers)
+            self.stage.assigned(sources)
+            self._working = True
+            self.ready = True
+            self._poller = asyncio.create_task(self._poll_loop(), name="poll-loop")
+            self._poller.add_done_callback(self._ended)
+            log.info("assigned", stage=self.stage.name, epoch=self.epoch, partitions=len(sources))
 
     async def _take_over(self, partitions: set[TopicPartition]) -> dict[Source, OffsetLedger]:
         if not partitions:
@@ -329,51 +428,67 @@ class Runtime:
         ends = await self._consumer.end_offsets(partitions)
         ledgers = {}
         for partition in partitions:
-            known = committed.get(partition)
-            start, metadata = begins[partition], CommitMetadata(clean=True)
-            if known is not None and 0 <= known.offset <= ends[partition]:
-                start = known.offset
-                metadata = decode_metadata(known.offset, known.metadata)
-                self._committed[self._source(partition)] = (known.offset, known.metadata)
-            elif known is not None and known.offset > ends[partition]:
-                log.warning(
-                    "the committed offset lies beyond the log: the topic was made anew",
-                    topic=partition.topic,
-                    partition=partition.partition,
-                    committed=known.offset,
-                    end=ends[partition],
-                )
-            ledgers[self._source(partition)] = OffsetLedger(
-                start, metadata, backlog=ends[partition] > start
+            source = self._source(partition)
+            start, metadata = self._start_of(
+                source, committed.get(partition), begins[partition], ends[partition]
             )
+            self._consumer.seek(partition, start)
+            ledgers[source] = OffsetLedger(start, metadata)
         return ledgers
+
+    def _start_of(
+        self, source: Source, known: OffsetAndMetadata | None, begin: int, end: int
+    ) -> tuple[int, CommitMetadata]:
+        """Where to go on in a partition, and what its former owner left."""
+        if known is None or known.offset < 0:
+            return begin, NO_METADATA
+        if known.offset > end:
+            log.warning(
+                "the committed offset lies beyond the log: the topic was made anew",
+                topic=source.topic,
+                partition=source.partition,
+                committed=known.offset,
+                end=end,
+            )
+            return begin, NO_METADATA
+        self._committed[source] = (known.offset, known.metadata)
+        return known.offset, decode_metadata(known.offset, known.metadata)
 
     async def revoke(self) -> None:
         """Give everything back, in order."""
-        self._assigned = False
-        for task in (self._poller, self._committing):
-            if task is not None and not task.done():
-                task.cancel()
-                await asyncio.wait({task})
-        sources = frozenset(self.ledgers)
-        if sources:
-            try:
-                async with asyncio.timeout(self.settings.drain_timeout_s):
-                    await self.stage.revoke(sources)
-            except TimeoutError:
-                left = sum(ledger.pending for ledger in self.ledgers.values())
-                log.warning("drain budget spent", stage=self.stage.name, unfinished=left)
-            await self._commit(clean=True)
-        self.epoch += 1
-        self.book.revoked(sources)
-        self.ledgers.clear()
-        self._committed.clear()
+        async with self._turn:
+            self._working = False
+            self._beginnings.refuse()
+            await _end(self._poller, self._committing)
+            sources = frozenset(self.ledgers)
+            if sources:
+                try:
+                    async with asyncio.timeout(self.settings.drain_timeout_s):
+                        await self.stage.revoke(sources)
+                except TimeoutError:
+                    left = sum(ledger.pending for ledger in self.ledgers.values())
+                    log.warning("drain budget spent", stage=self.stage.name, unfinished=left)
+                await self._commit(clean=True)
+            self.epoch += 1
+            self.book.revoked(sources)
+            self.ledgers.clear()
+            self._committed.clear()
 
     def _kafka(self, source: Source) -> TopicPartition:
         return TopicPartition(physical(source.topic, self.settings.topic_prefix), source.partition)
 
     def _source(self, partition: TopicPartition) -> Source:
         return Source(logical(partition.topic, self.settings.topic_prefix), partition.partition)
+
+    async def guard(self, step: Coroutine[Any, Any, None]) -> None:
+        """Run a step of a rebalance; its failure ends the process."""
+        try:
+            await self._or_failed(step)
+        except (KafkaError, TransientInfraError, TimeoutError) as error:
+            self.fatal(f"rebalance failed: {error!r}")
+        except Exception as error:  # a bug must not leave a worker that owns nothing
+            log.exception("rebalance failed")
+            self.fatal(f"rebalance failed: {error!r}", EXIT_BUG)
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -383,19 +498,40 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         self._runtime = runtime
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:  # noqa: ARG002 - eager: all are
-        await self._guard(self._runtime.revoke())
+        await self._runtime.guard(self._runtime.revoke())
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        await self._guard(self._runtime.assign(set(assigned)))
+        await self._runtime.guard(self._runtime.assign(set(assigned)))
 
-    async def _guard(self, step: Coroutine[Any, Any, None]) -> None:
-        try:
-            await step
-        except (KafkaError, TransientInfraError, TimeoutError) as error:
-            self._runtime.fatal(f"rebalance failed: {error!r}")
-        except Exception as error:  # a bug must not leave a worker that owns nothing
-            log.exception("rebalance failed")
-            self._runtime.fatal(f"rebalance failed: {error!r}", EXIT_BUG)
+
+async def _first(step: Coroutine[Any, Any, None], event: asyncio.Event) -> bool:
+    """Run a step, or cancel it when the event comes first. True when the step ended by itself."""
+    task = asyncio.ensure_future(step)
+    waiter = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait({task, waiter}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiter.cancel()
+        if not task.done():
+            await _end(task)
+    if task.cancelled():
+        return False
+    task.result()
+    return True
+
+
+async def _end(*tasks: asyncio.Task[Any] | None) -> None:
+    """Cancel tasks and wait for their ends, whatever these are."""
+    running = {task for task in tasks if task is not None and not task.done()}
+    _cancel(*running)
+    if running:
+        await asyncio.wait(running)
+
+
+def _cancel(*tasks: asyncio.Task[Any] | None) -> None:
+    for task in tasks:
+        if task is not None:
+            task.cancel()
 
 
 def now_ms() -> int:
@@ -411,7 +547,17 @@ async def _run(stage: Stage, settings: Settings) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, runtime.stop)
-    return await runtime.run()
+    if settings.metrics_port is None:
+        return await runtime.run()
+    runtime.metrics.on_scrape(runtime.refresh)
+    server = MetricsServer(
+        runtime.metrics, runtime.health, host=settings.metrics_host, port=settings.metrics_port
+    )
+    server.start()
+    try:
+        return await runtime.run()
+    finally:
+        server.stop()
 
 
 def run_worker(stage: Stage, settings: Settings) -> int:
@@ -429,6 +575,9 @@ def run_worker(stage: Stage, settings: Settings) -> int:
     except (KafkaError, TransientInfraError) as error:
         log.error("Kafka does not answer", error=repr(error))
         return EXIT_TRANSIENT
+    except Exception:
+        log.exception("unexpected failure")
+        return EXIT_BUG
 
 
 def _loop_factory() -> Any:
