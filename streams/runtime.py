@@ -49,7 +49,7 @@ from schemas.errors import ConfigError, TransientInfraError
 from schemas.reasons import Reason
 from schemas.topics import PROGRESS, logical, physical
 from streams.beginnings import Beginnings
-from streams.clients import generation, make_admin, make_consumer, started
+from streams.clients import committed, generation, make_consumer
 from streams.deadletter import dead_letter
 from streams.directory import Directory
 from streams.ledger import (
@@ -62,12 +62,14 @@ from streams.ledger import (
     decode_metadata,
     encode_metadata,
 )
+from streams.logs import configure
 from streams.metrics import Counts, Health, Metrics, MetricsServer
 from streams.outputs import KafkaOutputs
 from streams.progress import ProgressBook, progress_key
 from streams.pulse import Pulse
 from streams.settings import Settings
 from streams.stage import Context, Delivery, Out, Source, Stage
+from streams.tell import tell
 from streams.topics_admin import check_topics_async
 
 log = structlog.get_logger(__name__)
@@ -80,7 +82,10 @@ EXIT_TRANSIENT = 75
 _POLL_S = 0.2
 _COMMIT_S = 10.0
 _CLOSE_S = 10.0
+_TAKE_OVER_S = 30.0
 _COMMIT_OVERDUE_S = 60.0
+_MAIN = {"fetcher": "fetched"}
+"""The counter that says how much a stage did."""
 
 
 class Runtime:
@@ -167,6 +172,7 @@ class Runtime:
                 tasks = [
                     asyncio.create_task(self._commit_loop(), name="commit-loop"),
                     asyncio.create_task(self.pulse.beat(), name="pulse"),
+                    asyncio.create_task(self._tell(), name="tell"),
                 ]
                 for task in tasks:
                     task.add_done_callback(self._ended)
@@ -226,10 +232,22 @@ class Runtime:
             except (TimeoutError, KafkaError) as error:
                 log.warning("unclean close", what=close.__qualname__, error=repr(error))
 
-    # What operators see; called from the thread of the metrics server.
+    # What operators see.
+
+    async def _tell(self) -> None:
+        def present() -> dict[str, int]:
+            return {
+                "in_flight": self.metrics.in_flight(),
+                "pending": sum(ledger.pending for ledger in self.ledgers.values()),
+            }
+
+        await tell(self.metrics.totals, _MAIN.get(self.stage.name, "records"), present)
 
     def health(self) -> Health:
-        """Ready: partitions were assigned. Problems: no commit, or no event loop, for too long."""
+        """Ready: partitions were assigned. Problems: no commit, or no event loop, for too long.
+
+        Called from the thread of the metrics server.
+        """
         problems = self.pulse.problems()
         age = time.monotonic() - self.last_commit_at
         if self._working and age > _COMMIT_OVERDUE_S + 2 * self.settings.session_timeout_s:
@@ -246,7 +264,6 @@ class Runtime:
         metrics.set("crawler_pending_messages", sum(ledger.pending for _, ledger in ledgers))
         metrics.clear("crawler_consumer_lag")
         for source, ledger in ledgers:
-            # Not `committable`: that property moves the ledger on, and this is another thread.
             committed = self._committed.get(source, (ledger.start, ""))[0]
             metrics.set(
                 "crawler_consumer_lag",
@@ -318,6 +335,7 @@ class Runtime:
         )
         await self.outputs.deliver([out])
         log.error("poison message parked", origin=str(delivery.source), offset=delivery.offset)
+        self.metrics.inc("crawler_dead_letters_total", Reason.POISON.value)
         delivery.complete()
 
     # Steps 5 and 6: commit and count.
@@ -386,10 +404,10 @@ class Runtime:
             raise error
         return error is None
 
-    async def _publish(self, committed: dict[Source, tuple[int, str]]) -> None:
+    async def _publish(self, due: dict[Source, tuple[int, str]]) -> None:
         rows = [
             row
-            for source, (offset, _) in committed.items()
+            for source, (offset, _) in due.items()
             for row in self.book.committed(source, offset, now_ms())
         ]
         await self.outputs.deliver(
@@ -421,16 +439,15 @@ class Runtime:
     async def _take_over(self, partitions: set[TopicPartition]) -> dict[Source, OffsetLedger]:
         if not partitions:
             return {}
-        group = physical(self.stage.group, self.settings.topic_prefix)
-        async with started(make_admin(self.settings)) as admin:
-            committed = await admin.list_consumer_group_offsets(group, partitions=list(partitions))
-        begins = await self._consumer.beginning_offsets(partitions)
-        ends = await self._consumer.end_offsets(partitions)
+        async with asyncio.timeout(_TAKE_OVER_S):
+            known = await committed(self._consumer, partitions)
+            begins = await self._consumer.beginning_offsets(partitions)
+            ends = await self._consumer.end_offsets(partitions)
         ledgers = {}
         for partition in partitions:
             source = self._source(partition)
             start, metadata = self._start_of(
-                source, committed.get(partition), begins[partition], ends[partition]
+                source, known.get(partition), begins[partition], ends[partition]
             )
             self._consumer.seek(partition, start)
             ledgers[source] = OffsetLedger(start, metadata)
@@ -549,6 +566,7 @@ async def _run(stage: Stage, settings: Settings) -> int:
         loop.add_signal_handler(number, runtime.stop)
     if settings.metrics_port is None:
         return await runtime.run()
+    runtime.metrics.loop = loop
     runtime.metrics.on_scrape(runtime.refresh)
     server = MetricsServer(
         runtime.metrics, runtime.health, host=settings.metrics_host, port=settings.metrics_port
@@ -566,6 +584,7 @@ def run_worker(stage: Stage, settings: Settings) -> int:
     0: stopped by SIGTERM or SIGINT after draining. 2: a setting or topic is wrong. 70: a bug.
     75: Kafka did not answer in time; start it again and it goes on where it was.
     """
+    configure(settings, stage.name)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(_run(stage, settings))

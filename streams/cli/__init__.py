@@ -8,7 +8,9 @@ commands. All of them import what they need when they run, so that the help stay
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import os
 import pkgutil
 import sys
 from importlib.metadata import EntryPoint, entry_points
@@ -91,6 +93,8 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
-        # The reader of our output (head, less) has gone, which is its right.
-        sys.stderr.close()
+        # The reader of our output (head, less) has gone, which is its right. What is still
+        # buffered for it must not fail again when the interpreter flushes.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 ORDER: Final = 40
 
+
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command(rich_help_panel=PANEL_OPERATE)(up)

@@ -14,20 +14,26 @@ from hypothesis import strategies as st
 from schemas.errors import InvariantError
 from streams.ledger import (
     METADATA_LIMIT_BYTES,
+    NO_METADATA,
+    POLL_RECORDS,
     SPAN_LIMIT,
+    UNREPORTED_LIMIT,
     CommitMetadata,
     OffsetLedger,
+    Suspect,
     decode_metadata,
     encode_metadata,
 )
 
-FRESH = CommitMetadata(clean=True)
+DEAD = CommitMetadata(clean=False)
 
 
-def ledger(
-    start: int = 0, metadata: CommitMetadata = FRESH, *, backlog: bool = True
-) -> OffsetLedger:
-    return OffsetLedger(start, metadata, backlog=backlog)
+def ledger(start: int = 0, metadata: CommitMetadata = NO_METADATA) -> OffsetLedger:
+    return OffsetLedger(start, metadata)
+
+
+def suspect(offset: int, deaths: int, *, begun: bool = False) -> Suspect:
+    return Suspect(offset, deaths, begun)
 
 
 def test_nothing_delivered_commits_the_start() -> None:
@@ -81,70 +87,155 @@ def test_going_back_without_a_rebalance_is_a_bug() -> None:
 
 
 @given(
-    st.integers(0, 1_000_000),
-    st.sets(st.integers(0, SPAN_LIMIT - 1), max_size=300),
+    st.integers(0, 2**40),
+    st.sets(st.integers(0, SPAN_LIMIT + POLL_RECORDS), max_size=30),
     st.booleans(),
-    st.integers(0, 9),
+    st.integers(0, SPAN_LIMIT),
+    st.dictionaries(
+        st.integers(0, SPAN_LIMIT), st.tuples(st.integers(0, 9), st.booleans()), max_size=20
+    ),
 )
-def test_metadata_round_trip(start: int, ahead: set[int], clean: bool, deaths: int) -> None:
-    metadata = CommitMetadata(clean, deaths, frozenset(start + at for at in ahead))
+def test_metadata_round_trip(
+    start: int,
+    done: set[int],
+    clean: bool,
+    ahead: int,
+    suspects: dict[int, tuple[int, bool]],
+) -> None:
+    metadata = CommitMetadata(
+        clean,
+        ahead,
+        frozenset(start + at for at in done),
+        frozenset(Suspect(start + at, *row) for at, row in suspects.items()),
+    )
     assert decode_metadata(start, encode_metadata(start, metadata)) == metadata
 
 
 def test_worst_metadata_fits_the_broker_limit() -> None:
     chooser = random.Random(1)
-    ahead = frozenset(at for at in range(SPAN_LIMIT) if chooser.random() < 0.5)
-    assert len(encode_metadata(0, CommitMetadata(completed=ahead))) <= METADATA_LIMIT_BYTES
+    span = SPAN_LIMIT + POLL_RECORDS
+    done = frozenset(at for at in range(span) if chooser.random() < 0.5)
+    suspects = frozenset(suspect(span - at, 9, begun=True) for at in range(1_000))
+    text = encode_metadata(
+        0, CommitMetadata(clean=False, ahead=span, completed=done, suspects=suspects)
+    )
+    assert len(text) <= METADATA_LIMIT_BYTES
 
 
-@pytest.mark.parametrize("text", ["", "hello", "1|r|x|", "2|r|0|", "1|r|0|!!!", "1|r|0|AAAA"])
+def test_the_likeliest_suspects_are_kept_when_there_are_too_many() -> None:
+    crowd = {suspect(at, 1) for at in range(500)}
+    metadata = CommitMetadata(
+        suspects=frozenset(crowd | {suspect(700, 2), suspect(701, 1, begun=True)})
+    )
+    kept = decode_metadata(0, encode_metadata(0, metadata)).suspects
+    assert {suspect(700, 2), suspect(701, 1, begun=True)} <= kept
+    assert len(kept) < 100
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "hello", "1|r|x||", "2|r|0||", "1|r|0|!!!|", "1|r|0|AAAA|", "1|r|0||5", "1|r|0||a.b"],
+)
 def test_foreign_metadata_is_as_none(text: str) -> None:
-    assert decode_metadata(3, text) == CommitMetadata(clean=True)
+    assert decode_metadata(3, text) == NO_METADATA
 
 
 def test_full_before_the_metadata_outgrows_its_limit() -> None:
     book = ledger()
     book.deliver(0)
     book.deliver(SPAN_LIMIT - 2)
+    book.reported(book.next)
     assert not book.full
     book.deliver(SPAN_LIMIT - 1)
     assert book.full
 
 
-def test_deaths_are_counted_only_with_work_at_hand_and_no_orderly_end() -> None:
-    dirty = CommitMetadata(clean=False, deaths=1)
-    assert ledger(5, dirty).deaths == 2
-    assert ledger(5, dirty, backlog=False).deaths == 0
-    assert ledger(5, CommitMetadata(clean=True, deaths=1)).deaths == 0
+def test_full_while_a_commit_must_tell_how_far_we_are() -> None:
+    book = ledger()
+    for offset in range(UNREPORTED_LIMIT):
+        assert not book.full
+        book.deliver(offset)
+        book.complete(offset)
+    assert book.full
+    book.reported(book.next)
+    assert not book.full
 
 
-def test_head_is_tried_alone_then_parked_and_the_count_ends_with_a_commit() -> None:
-    assert not ledger(5, CommitMetadata(deaths=0)).careful
-    twice = ledger(5, CommitMetadata(deaths=1))
-    assert twice.careful
-    assert not twice.poisoned
-    thrice = ledger(5, CommitMetadata(deaths=2))
-    assert thrice.poisoned
-    thrice.deliver(5)
-    thrice.complete(5)
-    assert thrice.careful
-    thrice.moved(6)
-    assert not thrice.careful
-    assert thrice.metadata(clean=False).deaths == 0
+def test_completed_offsets_that_retention_removed_leave_the_metadata() -> None:
+    book = ledger(10, CommitMetadata(clean=True, completed=frozenset({12, 15, 31})))
+    book.deliver(30)
+    book.complete(30)
+    assert book.committable == 31
+    assert book.metadata(clean=False).completed == {31}
+    encode_metadata(book.committable, book.metadata(clean=False))
 
 
-def test_count_survives_in_the_metadata_while_the_prefix_stands() -> None:
-    book = ledger(5, CommitMetadata(deaths=1))
-    assert book.metadata(clean=False).deaths == 2
-    assert book.metadata(clean=True).deaths == 0
+def test_nothing_is_guarded_after_an_orderly_end() -> None:
+    assert not ledger(5).guarded(5)
+    assert not ledger(5, CommitMetadata(clean=True, ahead=100)).guarded(5)
+
+
+def test_whatever_a_dead_owner_can_have_held_is_guarded() -> None:
+    """The former owner reports 40 ahead, then delivers as long as it may without reporting."""
+    former = ledger(5)
+    for offset in range(5, 45):
+        former.deliver(offset)
+    told = former.metadata(clean=False)
+    former.reported(former.next)
+    while not former.full:
+        for _ in range(POLL_RECORDS):
+            former.deliver(former.next)
+    heir = ledger(5, told)
+    assert all(heir.guarded(offset) for offset in range(5, former.next))
+    assert not heir.guarded(former.next + 2 * POLL_RECORDS)
+
+
+def test_only_what_was_begun_is_suspected() -> None:
+    book = ledger(5, DEAD)
+    for offset in range(5, 9):
+        book.deliver(offset)
+    book.begin(6)
+    book.begin(7)
+    book.complete(7)
+    told = book.metadata(clean=False)
+    assert told.suspects == {suspect(6, 0, begun=True)}
+    heir = ledger(5, told)
+    assert [heir.deaths(offset) for offset in range(5, 9)] == [0, 1, 0, 0]
+
+
+def test_deaths_add_up_over_owners_and_end_with_completion() -> None:
+    told = CommitMetadata(suspects=frozenset({suspect(6, 1, begun=True), suspect(8, 2)}))
+    book = ledger(5, told)
+    assert (book.deaths(6), book.deaths(8)) == (2, 2)
+    for offset in range(5, 9):
+        book.deliver(offset)
+    book.complete(6)
+    assert book.metadata(clean=False).suspects == {suspect(8, 2)}
+    assert ledger(5, book.metadata(clean=False)).deaths(6) == 0
+
+
+def test_an_orderly_end_is_no_death_and_forgets_no_earlier_one() -> None:
+    told = CommitMetadata(clean=True, suspects=frozenset({suspect(6, 1, begun=True)}))
+    book = ledger(5, told)
+    assert book.deaths(6) == 1
+    assert book.guarded(6)
+    assert not book.guarded(7)
+
+
+def test_begin_of_what_is_not_pending_is_a_bug() -> None:
+    book = ledger(5)
+    with pytest.raises(InvariantError):
+        book.begin(5)
 
 
 @given(st.data())
 def test_any_interleaving_keeps_the_invariants(data: st.DataObject) -> None:
     book = ledger(data.draw(st.integers(0, 5)))
-    offset, last, working, completed = book.next, book.committable, [], set()
+    offset, last = book.next, book.committable
+    working: list[int] = []
+    completed: set[int] = set()
     for _ in range(data.draw(st.integers(0, 40))):
-        if working and data.draw(st.booleans()):
+        if working and data.draw(st.integers(0, 1)):
             done = working.pop(data.draw(st.integers(0, len(working) - 1)))
             book.complete(done)
             completed.add(done)
