@@ -1,0 +1,141 @@
+"""Cookies of one crawl (RFC 6265), for crawls that ask for them. Pure: the clock is the caller's.
+
+A jar is kept per crawl, within the process that owns the host. Only cookies that come from hosts
+fetched here are in it, a domain wider than a registrable domain is refused, and nothing is sent
+to a host, path or scheme that it was not set for.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final, NamedTuple
+
+from fetchers.policy.retry_after import http_date
+from schemas.admission import registrable_domain
+
+MAX_PER_HOST: Final = 50
+MAX_HOSTS: Final = 10_000
+MAX_BYTES: Final = 4_096
+
+
+class Cookie(NamedTuple):
+    """One cookie. `expires_at` None: kept as long as the jar. `host_only`: set without Domain."""
+
+    name: str
+    value: str
+    domain: str
+    path: str
+    secure: bool
+    host_only: bool
+    expires_at: float | None
+
+
+class CookieJar:
+    """The cookies of one crawl, bounded per domain and in all; the oldest go first."""
+
+    def __init__(self) -> None:
+        self._domains: OrderedDict[str, OrderedDict[tuple[str, str], Cookie]] = OrderedDict()
+
+    def store(self, url: str, host: str, values: list[str], now: float) -> None:
+        """Keep what the Set-Cookie lines of a response to `url` say.
+
+        Args:
+            url: serialised URL that answered.
+            host: its host key.
+            values: of all Set-Cookie lines.
+            now: seconds since the epoch.
+        """
+        for value in values:
+            cookie = parse_cookie(value, url, host, now)
+            if cookie is None:
+                continue
+            jar = self._domains.setdefault(cookie.domain, OrderedDict())
+            self._domains.move_to_end(cookie.domain)
+            jar.pop((cookie.name, cookie.path), None)
+            if cookie.expires_at is None or cookie.expires_at > now:
+                jar[cookie.name, cookie.path] = cookie
+            if len(jar) > MAX_PER_HOST:
+                jar.popitem(last=False)
+        while len(self._domains) > MAX_HOSTS:
+            self._domains.popitem(last=False)
+
+    def field(self, url: str, host: str, now: float) -> str:
+        """Value of the Cookie line for a request; empty: none."""
+        secure = url.startswith("https://")
+        path = _path(url)
+        found = []
+        domain = host
+        while domain:
+            for cookie in self._domains.get(domain, {}).values():
+                expired = cookie.expires_at is not None and cookie.expires_at <= now
+                wrong_host = cookie.host_only and domain != host
+                if expired or wrong_host or (cookie.secure and not secure):
+                    continue
+                if _path_matches(path, cookie.path):
+                    found.append(cookie)
+            domain = domain.partition(".")[2]
+        found.sort(key=lambda cookie: -len(cookie.path))
+        return "; ".join(f"{cookie.name}={cookie.value}" for cookie in found)
+
+
+def parse_cookie(value: str, url: str, host: str, now: float) -> Cookie | None:
+    """The cookie of one Set-Cookie line, or None when it sets none that we may keep.
+
+    Names and values are taken as they are (section 5.2): servers use braces, parentheses, slashes
+    and quotes in them. A line without `=` or without a name sets nothing.
+    """
+    pair, *attributes = value.split(";")
+    name, equals, content = (part.strip() for part in pair.partition("="))
+    if not equals or not name or len(name) + len(content) > MAX_BYTES:
+        return None
+    if any(ord(char) < 32 or ord(char) == 127 for char in name + content):
+        return None
+    said = {}
+    for attribute in attributes:
+        key, _, word = attribute.partition("=")
+        said[key.strip().lower()] = word.strip()
+    domain = said.get("domain", "").lower().lstrip(".")
+    if domain and not _domain_allowed(domain, host):
+        return None
+    path = said.get("path", "")
+    if not path.startswith("/"):
+        path = _path(url).rpartition("/")[0] or "/"
+    return Cookie(
+        name,
+        content,
+        domain or host,
+        path,
+        "secure" in said,
+        not domain,
+        _expiry(said, now),
+    )
+
+
+def _domain_allowed(domain: str, host: str) -> bool:
+    """Whether a host may set a cookie for a domain: its own, no public suffix (5.3, steps 5, 6)."""
+    if domain == host:
+        return True
+    if not host.endswith(f".{domain}") or host[-1:].isdigit():
+        return False
+    return len(domain) >= len(registrable_domain(host))
+
+
+def _expiry(said: dict[str, str], now: float) -> float | None:
+    age = said.get("max-age")
+    if age is not None:
+        digits = age.removeprefix("-")
+        if digits.isascii() and digits.isdigit():
+            return 0.0 if age.startswith("-") else now + min(int(digits[:12]), 400 * 86_400)
+    if "expires" in said:
+        return http_date(said["expires"].replace("-", " ")) or http_date(said["expires"])
+    return None
+
+
+def _path(url: str) -> str:
+    return url[url.index("/", url.index("://") + 3) :].partition("?")[0]
+
+
+def _path_matches(path: str, prefix: str) -> bool:
+    if not path.startswith(prefix):
+        return False
+    return path == prefix or prefix.endswith("/") or path[len(prefix)] == "/"
