@@ -1,0 +1,1 @@
+"""Parsers: from a fetched body to a record and the links it holds."""
