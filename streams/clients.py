@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import json
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.structs import OffsetAndMetadata
 
 from schemas.errors import ConfigError
 from schemas.topics import MAX_MESSAGE_BYTES, physical
@@ -89,6 +90,28 @@ def make_consumer(
         "request_timeout_ms": 30_000,
     }
     return AIOKafkaConsumer(**(options | overrides))
+
+
+def generation(consumer: AIOKafkaConsumer) -> int:
+    """The group generation that the consumer commits under; -1: it is no member.
+
+    A consumer that was thrown out of a group commits as nobody, and Kafka accepts that when the
+    group has no members by then. So whoever commits must ask first.
+    """
+    coordinator = consumer._coordinator  # noqa: SLF001 - aiokafka tells nobody else
+    return -1 if coordinator is None else int(coordinator.generation)
+
+
+async def committed(
+    consumer: AIOKafkaConsumer, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """What the consumer's group committed; partitions without a commit are left out.
+
+    Asks again while the coordinator is away, without end.
+    """
+    coordinator = consumer._coordinator  # noqa: SLF001 - `committed()` tells no metadata
+    rows = await coordinator.fetch_committed_offsets(list(partitions))
+    return dict(rows)
 
 
 def make_producer(settings: Settings, **overrides: Any) -> AIOKafkaProducer:

@@ -15,7 +15,8 @@ from typing import Final
 
 from schemas.records import Progress
 from schemas.topics import FETCHER_GROUP
-from streams.stage import Counts, Source
+from streams.metrics import Counts
+from streams.stage import Source
 
 PAGES: Final = "pages"
 """Counter of fetched pages (2xx); it feeds `CrawlSpec.max_pages`."""

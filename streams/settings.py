@@ -7,10 +7,9 @@ Kafka tools use. Unknown `CRAWL_*` variables are errors, and all problems are re
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AliasChoices, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
@@ -22,6 +21,9 @@ from pydantic_settings import (
 
 from schemas.errors import ConfigError
 from schemas.topics import RETRY_TIERS, RETRY_TIERS_S
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Network = IPv4Network | IPv6Network
 
@@ -133,8 +135,6 @@ class Settings(BaseSettings):
     """Comma-separated delays of the five retry topics, shortest first."""
     verify_tls: bool = True
     """Check the certificates of web servers."""
-    http2: bool = False
-    """Offer HTTP/2 to web servers."""
     dns_ttl_s: Annotated[float, Field(ge=0, le=86_400)] = 300.0
     """How long an address is used without asking again; failures a tenth of it."""
 
@@ -143,6 +143,8 @@ class Settings(BaseSettings):
     """CPU time for one document."""
     parse_processes: Annotated[int, Field(ge=1, le=64)] = 1
     """Parse processes per parser worker."""
+    parse_memory_mb: Annotated[int, Field(ge=128, le=65_536)] = 1_024
+    """Memory that a parse process may take beyond what it starts with."""
     parse_window: Annotated[int, Field(ge=1, le=10_000)] = 200
     """Fetch results held per partition by a parser."""
     max_html_bytes: Annotated[int, Field(ge=1_024)] = 16 * 1024 * 1024
@@ -151,6 +153,9 @@ class Settings(BaseSettings):
     # Dedup.
     dedup_memory_mb: Annotated[int, Field(ge=16, le=65_536)] = 256
     """Memory for RocksDB's caches in one dedup worker, over all its partitions."""
+    instance: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")] | None = None
+    """Name of a dedup worker's folder under `dedup` in the data folder; unset: the first number
+    that no running worker holds."""
 
     # The crawl `default`, which plain seeds belong to.
     default_max_pages: Annotated[int, Field(ge=1)] | None = None

@@ -7,15 +7,13 @@ its own pace and in its own order, and completes each exactly once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from schemas.admission import Rules
+from streams.metrics import Counts, Metrics
 from streams.settings import Settings
-
-Counts = Mapping[str, Mapping[str, int]]
-"""Counters by crawl id, then by name. The name `pages` feeds the page budget."""
 
 
 class Source(NamedTuple):
@@ -51,6 +49,15 @@ class Delivery:
     """Assignment epoch of the source partition; fences completions of an old assignment."""
     _ledger: LedgerDoor
 
+    async def begin(self) -> bool:
+        """Ask to begin the work, right before anything that this message could make crash.
+
+        Returns at once, unless a former owner of the partition died: then when the commit
+        metadata says that the work begins, so that a message that kills its process is found
+        (see `streams.ledger`). False: the partition is given back or gone, do not begin.
+        """
+        return await self._ledger.begin(self)
+
     def complete(self, counts: Counts | None = None) -> bool:
         """Mark the message as done; `counts` are added once its offset is committed.
 
@@ -67,6 +74,10 @@ class Delivery:
 
 class LedgerDoor(Protocol):
     """What a delivery needs of the ledger."""
+
+    async def begin(self, delivery: Delivery) -> bool:
+        """See `Delivery.begin`."""
+        ...
 
     def complete(self, delivery: Delivery, counts: Counts | None) -> bool:
         """See `Delivery.complete`."""
@@ -108,6 +119,7 @@ class Context:
     settings: Settings
     outputs: Outputs
     crawls: Crawls
+    metrics: Metrics
 
 
 class Stage(Protocol):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -117,15 +118,15 @@ async def create(settings: Settings, *, repair: bool = False) -> Report:
     async with _admin(settings) as admin:
         before = await _topics(admin, settings)
         created = await _create_missing(admin, before, settings)
-        if created:
-            await _settle(admin, created, settings)
+        if len(before) < len(TOPICS):
+            await _settle(admin, settings)
         found = await _topics(admin, settings)
         left = differences(found, settings)
         repaired: tuple[str, ...] = ()
         if repair and (broken := sorted({d.topic for d in left if d.repairable})):
             await _repair(admin, broken, settings)
             repaired = tuple(broken)
-            left = differences(await _topics(admin, settings), settings)
+            left = await _repaired(admin, settings)
     return Report(created, repaired, tuple(sorted(before)), left)
 
 
@@ -201,6 +202,15 @@ async def _topics(admin: AIOKafkaAdminClient, settings: Settings) -> dict[str, T
     return found
 
 
+def durability(copies: int) -> dict[str, str]:
+    """Topic settings by number of copies: of three or more all but one must have a message.
+
+    So one broker may be lost or restarted while producers go on. With fewer copies the broker's
+    own default decides: of two, none could be spared.
+    """
+    return {"min.insync.replicas": str(copies - 1)} if copies >= 3 else {}
+
+
 async def _create_missing(
     admin: AIOKafkaAdminClient, found: Mapping[str, Topic], settings: Settings
 ) -> tuple[str, ...]:
@@ -212,7 +222,7 @@ async def _create_missing(
             name,
             spec.partitions or settings.partitions,
             settings.replication_factor,
-            topic_configs=dict(spec.config),
+            topic_configs=spec.config | durability(settings.replication_factor),
         )
         for spec in TOPICS
         if (name := physical(spec.name, settings.topic_prefix)) not in found
@@ -231,8 +241,8 @@ async def _create_missing(
     return tuple(name for name, code, _ in answer.topic_errors if code == 0)
 
 
-async def _settle(admin: AIOKafkaAdminClient, names: tuple[str, ...], settings: Settings) -> None:
-    """Wait until the brokers know the new topics and have a group coordinator.
+async def _settle(admin: AIOKafkaAdminClient, settings: Settings) -> None:
+    """Wait until the brokers know all topics and have a group coordinator.
 
     A client that starts now finds both. Asking for the coordinator makes a fresh cluster create
     its offsets topic; without it every first worker logs errors for a second.
@@ -243,8 +253,8 @@ async def _settle(admin: AIOKafkaAdminClient, names: tuple[str, ...], settings: 
     async with asyncio.timeout(_SETTLE_TIMEOUT_S):
         for _ in itertools.repeat(None):
             with suppress(KafkaError):
-                known = await _topics(admin, settings)
-                if known.keys() >= set(names) and await admin.find_coordinator(group) >= 0:
+                known = len(await _topics(admin, settings))
+                if known == len(TOPICS) and await admin.find_coordinator(group) >= 0:
                     return
             await asyncio.sleep(0.05)
 
@@ -275,3 +285,13 @@ async def _repair(admin: AIOKafkaAdminClient, names: list[str], settings: Settin
     ]
     if refused:
         raise ConfigError("Kafka refuses to change topics:\n  " + "\n  ".join(refused))
+
+
+async def _repaired(admin: AIOKafkaAdminClient, settings: Settings) -> tuple[Difference, ...]:
+    """Differences once the brokers show what was set, which takes them a moment."""
+    deadline = time.monotonic() + _SETTLE_TIMEOUT_S
+    while True:
+        left = differences(await _topics(admin, settings), settings)
+        if not any(found.repairable for found in left) or time.monotonic() > deadline:
+            return left
+        await asyncio.sleep(0.05)

@@ -26,12 +26,10 @@ def answers(bootstrap: str) -> bool:
         with socket.create_connection((host, int(port)), _TIMEOUT_S) as connection:
             connection.settimeout(_TIMEOUT_S)
             connection.sendall(struct.pack(">i", len(_REQUEST)) + _REQUEST)
-            (size,) = struct.unpack(">i", _exactly(connection, 4))
-            body = _exactly(connection, min(size, 8))
+            size, correlation, brokers = struct.unpack(">iii", _exactly(connection, 12))
     except (OSError, ValueError):
         return False
-    correlation, brokers = struct.unpack(">ii", body)
-    return bool(correlation == 1 and brokers > 0)
+    return bool(size >= 8 and correlation == 1 and brokers > 0)
 
 
 def _exactly(connection: socket.socket, size: int) -> bytes:

@@ -186,14 +186,16 @@ def _prepare(
         build_spec(name, layers)
     except ConfigError as error:
         problems.append(str(error))
+    target = Path(output) if output not in (None, "-") else None
+    if target is not None and (target.is_dir() or not target.parent.is_dir()):
+        problems.append(f"--output {target}: no file in an existing folder")
     if settings is None or problems:
         raise ConfigError("\n".join(problems))
-    to_file = output not in (None, "-")
     return settings, RunOptions(
         crawl=name,
         layers=tuple(layers),
         seeds=tuple(seeds),
-        output=Path(str(output)) if to_file else None,
+        output=target,
         stream=sys.stdout if output == "-" else None,
         workers=dict(zip(("dedup", "fetcher", "parser"), workers, strict=True)),
         patience_s=patience_s,

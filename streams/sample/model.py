@@ -28,6 +28,8 @@ class Expected:
     """Exact title of the record; None: not checked."""
     attempts: int = 1
     """The attempt that the outcome belongs to."""
+    truncated: bool = False
+    """Of the record: what arrived of a body that never came whole."""
     requests: int | None = 1
     """Requests that the server sees over all spellings; None: not checked."""
 

@@ -259,7 +259,7 @@ def _redirects(base: str) -> Iterator[Page]:
 
 
 def _errors(base: str) -> Iterator[Page]:
-    names = ("tides", "weather", "rainfall", "slow", "cut", "soundings")
+    names = ("tides", "weather", "rainfall", "slow", "cut", "satellite", "soundings")
     links = [(f"{name}.html", name.capitalize()) for name in names]
     yield html_page(base, "/reports/", "Reports", link_list(links), crumbs=_TOP)
     yield html_page(
@@ -304,7 +304,13 @@ def _errors(base: str) -> Iterator[Page]:
     yield Page(
         "/reports/cut.html",
         (cut,),
-        Expected("dead_letter", reason="incomplete", attempts=4, requests=4),
+        Expected("record", "html", 200, attempts=4, truncated=True, requests=4),
+    )
+    body = document("Error 504", "<p>The gateway gave up.</p>").encode()
+    yield Page(
+        "/reports/satellite.html",
+        (Response(504, (HTML,), body),),
+        Expected("dead_letter", status=504, reason="http_504", attempts=4, requests=4),
     )
     body = document("Report: slow", prose(paragraphs("slow", 3)), crumbs=_TOP).encode()
     yield Page("/reports/slow.html", (Response(headers=(HTML,), body=body, wait_s=SLOW_S),), _FOUND)

@@ -22,7 +22,7 @@ from streams.sample.words import paragraphs
 
 DELAY_S: Final = 0.02
 """Crawl-delay of the site's robots.txt, and `delay_s` of the sample's spec."""
-RETRY_TIERS_S: Final = (1.0, 2.0, 4.0, 8.0, 16.0)
+RETRY_TIERS_S: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
 """`CRAWL_RETRY_TIERS_S` for a crawl of the sample, so that passing errors pass in seconds."""
 _FEED_ITEMS: Final = 15
 _XML: Final = ("Content-Type", "application/xml; charset=utf-8")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -66,7 +66,8 @@ def _text(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, Path):
         return str(value.absolute())
-    if isinstance(value, Iterable) and not isinstance(value, str):
+    # Not any iterable: a network iterates over its addresses.
+    if isinstance(value, tuple | list):
         return ",".join(_text(part) for part in value)
     return str(value)
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import random
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -37,6 +38,8 @@ log = structlog.get_logger(__name__)
 
 _TICK_S: Final = 0.1
 _READY_POLL_S: Final = 0.25
+_FREE_PORTS: Final = (20_000, 30_000)
+_PORT_TRIES: Final = 50
 # A worker's own drain is bounded by `drain_timeout_s`; the rest is for its last commit and exit.
 _EXIT_MARGIN_S: Final = 10.0
 
@@ -51,7 +54,7 @@ class ChildInfo(NamedTuple):
     pid: int | None
     log: Path
     restarts: int
-    metrics_port: int | None
+    metrics_port: int
 
     @property
     def name(self) -> str:
@@ -64,8 +67,8 @@ class _Child:
     role: Role
     index: int
     log: Path
-    env: Mapping[str, str]
-    metrics_port: int | None
+    env: dict[str, str]
+    metrics_port: int = 0
     process: subprocess.Popen[bytes] | None = None
     started_at: float = 0.0
     start_at: float = 0.0
@@ -120,6 +123,7 @@ class Supervisor:
         self._env = children.environment(self._settings, bootstrap(self._settings))
         self._guard = Guard(grace_s=int(self._stop_timeout_s))
         self._reconcile(time.monotonic())
+        self._write_state()
         self._task = asyncio.create_task(self._watch())
 
     async def stop(self) -> None:
@@ -294,23 +298,32 @@ class Supervisor:
 
     def _new(self, role: Role, index: int) -> _Child:
         env = dict(self._env)
-        port = self._metrics_port(role, index)
-        if port is not None:
-            env["CRAWL_METRICS_PORT"] = str(port)
         # A worker finds its own state again, whichever of its kind starts first.
         env["CRAWL_INSTANCE"] = str(index + 1)
         path = children.log_path(role, index, self._settings)
-        child = _Child(role, index, path, env, port)
+        child = _Child(role, index, path, env)
         self._children[role, index] = child
         return child
 
-    def _metrics_port(self, role: Role, index: int) -> int | None:
-        """Workers of one machine cannot share a port: a hundred for each role, in their order."""
-        base = self._settings.metrics_port
-        return base + 100 * ROLES.index(role) + index if base else base
+    def _metrics_port(self, child: _Child) -> int:
+        """Workers of one machine cannot share a port.
+
+        With `CRAWL_METRICS_PORT` there are a hundred for each role from there on, in their order;
+        without, one that is free now, below those that outgoing connections are given.
+        """
+        if base := self._settings.metrics_port:
+            return base + 100 * ROLES.index(child.role) + child.index
+        for _ in range(_PORT_TRIES):
+            port = self._random.randrange(*_FREE_PORTS)
+            with contextlib.suppress(OSError), socket.socket() as probe:
+                probe.bind((self._settings.metrics_host, port))
+                return port
+        return 0
 
     def _spawn(self, child: _Child, now: float) -> None:
         arguments = self._command(child.role)
+        child.metrics_port = self._metrics_port(child)
+        child.env["CRAWL_METRICS_PORT"] = str(child.metrics_port)
         child.process = children.spawn(arguments, child.env, child.log)
         child.started_at = now
         child.starts += 1

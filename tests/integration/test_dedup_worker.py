@@ -51,6 +51,7 @@ class World:
         self.settings = settings
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.logs: dict[str, Path] = {}
+        self.began: dict[str, int] = {}
 
     def spawn(self, name: str) -> subprocess.Popen[bytes]:
         """Start, or start again, the worker of this instance name."""
@@ -61,8 +62,12 @@ class World:
         env = {key: value for key, value in os.environ.items() if not key.startswith("CRAWL_")}
         env |= {env_name(field): str(getattr(self.settings, field)) for field in fields}
         env |= {"CRAWL_INSTANCE": name, "PYTHONPATH": str(ROOT)}
+        # Workers start several times a test: compile what they import once.
+        env.pop("PYTHONDONTWRITEBYTECODE", None)
+        env["PYTHONPYCACHEPREFIX"] = str(self.settings.data_dir.parents[1] / "pycache")
         self.settings.data_dir.mkdir(parents=True, exist_ok=True)
         self.logs[name] = self.settings.data_dir / f"{name}.log"
+        self.began[name] = self.logs[name].stat().st_size if self.logs[name].exists() else 0
         with self.logs[name].open("ab") as out:
             process = subprocess.Popen(
                 [sys.executable, "-m", "faust", "-A", "streams", "worker"],
@@ -74,15 +79,15 @@ class World:
         self.processes[name] = process
         return process
 
-    async def end(self, name: str, number: signal.Signals, timeout_s: float = 20.0) -> int:
+    async def end(self, name: str, number: signal.Signals, timeout_s: float = 40.0) -> int:
         """Send a signal and wait for the end; the exit code."""
         process = self.processes[name]
         process.send_signal(number)
         return await asyncio.to_thread(process.wait, timeout_s)
 
     def log(self, name: str) -> str:
-        """All that the worker has logged."""
-        return self.logs[name].read_text(errors="replace")
+        """What the worker has logged since it was started last."""
+        return self.logs[name].read_bytes()[self.began[name] :].decode(errors="replace")
 
     def close(self) -> None:
         """End what is left."""
@@ -92,11 +97,11 @@ class World:
                 process.kill()
             process.wait()
 
-    async def ready(self, name: str, times: int = 1) -> None:
-        """Wait until the worker got partitions for the n-th time."""
-        await self.until(lambda: self.log(name).count(" ready ") >= times, f"{name} ready")
+    async def ready(self, name: str) -> None:
+        """Wait until the worker, since it was started last, has got partitions."""
+        await self.until(lambda: " ready " in self.log(name), f"{name} ready")
 
-    async def until(self, holds: Callable[[], bool], what: str, timeout_s: float = 40.0) -> None:
+    async def until(self, holds: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
         """Poll a condition; on a time-out, fail with the workers' logs."""
         deadline = time.monotonic() + timeout_s
         while not holds():
@@ -161,7 +166,7 @@ class World:
             total.update(row["counters"])
         return total
 
-    async def drained(self, timeout_s: float = 40.0) -> None:
+    async def drained(self, timeout_s: float = 60.0) -> None:
         """Wait until the group has committed everything there is."""
         tps = self.partitions(URLS)
         deadline = time.monotonic() + timeout_s
@@ -269,33 +274,48 @@ async def test_every_form_of_message(world: World) -> None:
     )
     for message in await world.read(FETCH_REQUESTS):
         assert message.partition == partition_of(message.key, world.settings.partitions)
+
+    other = World(world.settings)
+    try:
+        process = other.spawn("1")
+        assert await asyncio.to_thread(process.wait, 40) == 2
+        assert "held by another running worker" in other.log("1")
+    finally:
+        other.close()
     assert await world.end("1", signal.SIGTERM) == 0
 
 
-async def test_kill_9_at_random_moments_loses_nothing(world: World) -> None:
-    """Two workers; one of them is killed again and again, its folder deleted once."""
+async def test_kills_and_a_zombie_lose_nothing(world: World) -> None:
+    """Two workers: kill -9 at random moments, a folder deleted, a pause beyond the session."""
     rng = random.Random(11)
     for name in ("1", "2"):
         world.spawn(name)
     await world.ready("1")
     messages = load_of(1, 1_500)
-    feeding = asyncio.create_task(feed(world, messages, parts=30, pause_s=0.4))
-    for kill in range(5):
+    feeding = asyncio.create_task(feed(world, messages, parts=30, pause_s=0.5))
+    for kill in range(3):
         await asyncio.sleep(rng.uniform(0.3, 2.5))
         name = rng.choice(["1", "2"])
         await world.end(name, signal.SIGKILL)
-        if kill == 2:
+        if kill == 1:
             shutil.rmtree(world.settings.data_dir / "dedup" / name)
         world.spawn(name)
+    await world.ready("2")
+    zombie = world.processes["2"]
+    zombie.send_signal(signal.SIGSTOP)
+    await asyncio.sleep(world.settings.session_timeout_s + 2.0)
+    zombie.send_signal(signal.SIGCONT)
     await feeding
     await world.drained(60.0)
     requests = await world.requests()
     assert set(requests) == set(urls_of(messages))
     # What is requested twice was on its way between two acknowledgements when a kill came.
-    assert requests.total() - len(requests) <= 5 * 200
+    assert requests.total() - len(requests) <= 4 * 200
     counts = await world.counts()
     assert counts["admitted"] <= len(requests)
     assert counts["admitted"] + counts["duplicates"] <= len(messages) * 20
+    assert zombie.poll() is None
+    assert await world.end("2", signal.SIGTERM) == 0
 
 
 async def feed(
@@ -312,14 +332,13 @@ async def test_graceful_steps_request_nothing_twice_and_count_exactly(world: Wor
     world.spawn("1")
     await world.ready("1")
     feeding = asyncio.create_task(feed(world, messages, parts=30, pause_s=0.25))
-    await asyncio.sleep(1.0)
     world.spawn("2")
     await world.ready("2")
     began = time.monotonic()
     assert await world.end("1", signal.SIGTERM) == 0
-    assert time.monotonic() - began < 8.0
+    assert time.monotonic() - began < 15.0
     world.spawn("1")
-    await world.ready("1", times=3)
+    await world.ready("1")
     assert await world.end("2", signal.SIGTERM) == 0
     await feeding
     await world.drained()
@@ -343,7 +362,7 @@ async def test_the_table_moves_survives_and_is_rebuilt(world: World) -> None:
     await world.produce(*messages)
     await world.drained()
     assert f"restored_rows={len(unique) + 4}" in world.log("2")
-    await world.end("2", signal.SIGKILL)
+    assert await world.end("2", signal.SIGTERM) == 0
 
     # Its folder is deleted.
     shutil.rmtree(world.settings.data_dir / "dedup" / "2")
@@ -356,48 +375,22 @@ async def test_the_table_moves_survives_and_is_rebuilt(world: World) -> None:
     world.spawn("1")
     await world.produce(*messages)
     await world.drained()
-    assert "restored_rows=0" in world.log("1").splitlines()[-1] or world.log("1").count(
-        "restored_rows=0"
-    )
+    assert await world.end("1", signal.SIGTERM) == 0
+    assert "restored_rows=0" in world.log("1")
     assert await world.requests() == Counter(unique)
     rows = [message.key for message in await world.read(SEEN_CHANGELOG)]
     assert len(rows) == len(unique) + 4
 
-
-async def test_a_zombie_does_no_harm(world: World) -> None:
-    messages = load_of(4, 600)
-    for name in ("1", "2"):
-        world.spawn(name)
-        await world.ready(name)
-    feeding = asyncio.create_task(feed(world, messages, parts=20, pause_s=0.6))
-    await asyncio.sleep(1.0)
-    world.processes["1"].send_signal(signal.SIGSTOP)
-    await asyncio.sleep(9.0)
-    world.processes["1"].send_signal(signal.SIGCONT)
-    await feeding
-    await world.drained()
-    requests = await world.requests()
-    assert set(requests) == set(urls_of(messages))
-    assert requests.total() - len(requests) <= 200
-    assert world.processes["1"].poll() is None
-    assert await world.end("1", signal.SIGTERM) == 0
-
-
-async def test_state_of_a_changelog_made_anew_is_not_trusted(world: World) -> None:
-    messages = load_of(5, 50)
-    world.spawn("1")
-    await world.produce(*messages)
-    await world.drained()
-    assert await world.end("1", signal.SIGTERM) == 0
+    # The changelog is made anew: what a folder has of the old one is not trusted.
     async with started(make_admin(world.settings)) as admin:
         await admin.delete_topics([world.topic(SEEN_CHANGELOG)])
-        await asyncio.sleep(1.0)
+    await asyncio.sleep(1.0)
     await create(world.settings)
     world.spawn("1")
     await world.produce(*messages)
     await world.drained()
     assert "it is rebuilt" in world.log("1")
-    assert await world.requests() == Counter(dict.fromkeys(urls_of(messages), 2))
+    assert await world.requests() == Counter(dict.fromkeys(unique, 2))
 
 
 async def test_wrong_topics_end_the_start_with_what_to_run(
@@ -406,20 +399,8 @@ async def test_wrong_topics_end_the_start_with_what_to_run(
     world = World(settings())
     try:
         process = world.spawn("1")
-        code = await asyncio.to_thread(process.wait, 20)
+        code = await asyncio.to_thread(process.wait, 40)
         assert code == 2
         assert "crawl topics create" in world.log("1")
     finally:
         world.close()
-
-
-async def test_one_folder_is_held_by_one_worker(world: World) -> None:
-    world.spawn("1")
-    await world.ready("1")
-    other = World(world.settings)
-    try:
-        process = other.spawn("1")
-        assert await asyncio.to_thread(process.wait, 20) == 2
-        assert "held by another running worker" in other.log("1")
-    finally:
-        other.close()

@@ -113,8 +113,8 @@ def test_records_say_what_the_pages_are(
     wrong: list[tuple[Any, ...]] = []
     for url, rows in by_page(run, site).items():
         what, record = expected[url], rows[0]
-        seen = (record["kind"], record["status"], record["attempt"])
-        if seen != (what.kind, what.status, what.attempts):
+        seen = (record["kind"], record["status"], record["attempt"], record["truncated"])
+        if seen != (what.kind, what.status, what.attempts, what.truncated):
             wrong.append((url, seen, what))
         if what.title is not None and not record["noindex"] and record["title"] != what.title:
             wrong.append((url, record["title"], what.title))

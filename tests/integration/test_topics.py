@@ -28,6 +28,9 @@ async def alter(settings: Settings, topic: str, config: dict[str, str]) -> None:
     )
     async with started(make_admin(settings)) as admin:
         await admin.alter_configs([resource])
+    async with asyncio.timeout(20):
+        while not (await config_of(settings, topic)).items() >= config.items():  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0.05)
 
 
 async def config_of(settings: Settings, topic: str) -> dict[str, str]:

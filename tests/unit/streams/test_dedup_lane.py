@@ -26,8 +26,7 @@ class FakeBulk:
     async def send(self) -> int | None:
         await self.outlet.gate(self.topic)
         self.outlet.steps.append((self.topic, [value for _, value in self.messages]))
-        self.outlet.offset += len(self.messages)
-        return self.outlet.offset - 1
+        return len(self.messages) - 1
 
 
 class FakeOutlet:
@@ -35,7 +34,6 @@ class FakeOutlet:
 
     def __init__(self, steps: list[Any]) -> None:
         self.steps = steps
-        self.offset = 0
         self.gates: dict[str, asyncio.Event] = {}
 
     def hold(self, topic: str) -> None:

@@ -235,7 +235,7 @@ def test_any_interleaving_keeps_the_invariants(data: st.DataObject) -> None:
     working: list[int] = []
     completed: set[int] = set()
     for _ in range(data.draw(st.integers(0, 40))):
-        if working and data.draw(st.integers(0, 1)):
+        if working and bool(data.draw(st.booleans())):
             done = working.pop(data.draw(st.integers(0, len(working) - 1)))
             book.complete(done)
             completed.add(done)

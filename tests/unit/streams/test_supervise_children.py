@@ -29,7 +29,6 @@ def test_a_child_reads_the_settings_we_have(tmp_path: Path) -> None:
         allow_networks="10.0.0.0/8,fd00::/8",
         retry_tiers_s="1,2,3,4,5.5",
         verify_tls=False,
-        http2=True,
         window=7,
         data_dir=tmp_path,
         metrics_port=0,

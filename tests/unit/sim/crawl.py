@@ -1,0 +1,180 @@
+"""A whole crawl on fakes: processes, faults, restarts, and the oracle."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Final, Literal, NamedTuple
+
+from schemas.topics import DEAD_LETTERS, DEDUP_APP, FETCHER_GROUP, PARSER_GROUP, RECORDS, URLS
+from streams.stage import Source
+from tests.unit.sim.clock import World
+from tests.unit.sim.dedups import Dedup, Folder
+from tests.unit.sim.kafka import Kafka
+from tests.unit.sim.protections import Protections
+from tests.unit.sim.web import Web
+from tests.unit.sim.workers import Fetcher, Parser, Scene, batch
+
+Role = Literal["dedup", "fetcher", "parser"]
+Kind = Literal["kill", "stop", "term", "wipe", "broker"]
+ROLES: Final[tuple[Role, ...]] = ("dedup", "fetcher", "parser")
+RESTART_S: Final = 0.5
+
+
+class Fault(NamedTuple):
+    """What happens to a process, and when.
+
+    `stop` lasts `seconds` (SIGSTOP, then SIGCONT), `broker` is away for `seconds`; `term` is an
+    orderly end and `wipe` a kill with loss of the data folder.
+    """
+
+    at: float
+    kind: Kind
+    role: Role
+    number: int
+    seconds: float = 0.0
+
+
+class Verdict(NamedTuple):
+    """What the oracle found. A sound crawl has zeros, and `refetches` within `allowance`."""
+
+    lost: int
+    unexpected: int
+    """URLs with another outcome than theirs, or with two."""
+    conflicting: int
+    """Record ids, and URLs, with two contents."""
+    refetches: int
+    allowance: int
+    rebalances: int
+    ended: bool
+    """Whether the pipeline came to rest."""
+
+    @property
+    def sound(self) -> bool:
+        return (
+            self.ended
+            and not (self.lost or self.unexpected or self.conflicting)
+            and self.refetches <= self.allowance
+        )
+
+
+class Crawl:
+    """A crawl of a fake web.
+
+    Args:
+        web: what there is.
+        seeds: where it begins.
+        delays: see `clock.World`.
+        protections: what is switched on.
+        partitions: of every topic.
+        workers: processes of each role.
+    """
+
+    def __init__(
+        self,
+        web: Web,
+        seeds: Sequence[str],
+        delays: Sequence[float],
+        *,
+        protections: Protections | None = None,
+        partitions: int = 4,
+        workers: int = 2,
+    ) -> None:
+        protections = protections or Protections()
+        self.world = World(delays)
+        self.kafka = Kafka(self.world, partitions, fences=protections.epoch_fencing)
+        self.web = web
+        self.seeds = seeds
+        self.scene = Scene(self.kafka, web, protections)
+        self.folders: defaultdict[int, Folder] = defaultdict(Folder)
+        self.running: dict[tuple[Role, int], Dedup | Fetcher | Parser] = {}
+        self._faults_left = 0
+        for url in seeds:
+            host = url.split("/")[2]
+            self.kafka.append(URLS, host.encode(), batch(host, [url], depth=0))
+        for role in ROLES:
+            for number in range(workers):
+                self._start(role, number)
+
+    def run(self, faults: Sequence[Fault] = (), limit_s: float = 3_000.0) -> Verdict:
+        """Run to rest; the oracle's verdict."""
+        self._faults_left = len(faults)
+        for fault in faults:
+            self.world.after(fault.at, self._strike, fault)
+        while not self._at_rest() and self.world.now < limit_s:
+            self.world.run_until(self.world.now + 1.0)
+        return self._verdict()
+
+    def _start(self, role: Role, number: int) -> None:
+        tag = f"{role}-{number}"
+        if role == "dedup":
+            self.running[role, number] = Dedup(self.scene, tag, self.folders[number])
+        else:
+            kind = Fetcher if role == "fetcher" else Parser
+            self.running[role, number] = kind(self.scene, tag)
+
+    def _strike(self, fault: Fault) -> None:
+        self._faults_left -= 1
+        if fault.kind == "broker":
+            self.kafka.down_until = max(self.kafka.down_until, self.world.now + fault.seconds)
+            return
+        victim = self.running.get((fault.role, fault.number))
+        if victim is None or not victim.process.alive or victim.process.stopped:
+            return
+        if fault.kind == "stop":
+            victim.note_in_flight()
+            victim.process.stop()
+            self.world.after(fault.seconds, victim.process.go_on)
+            return
+        if fault.kind == "term":
+            victim.leave()
+            self._restart_when_gone(fault.role, fault.number)
+            return
+        victim.kill()
+        if fault.kind == "wipe":
+            self.folders[fault.number].clear()
+        self.world.after(RESTART_S, self._start, fault.role, fault.number)
+
+    def _restart_when_gone(self, role: Role, number: int) -> None:
+        if self.running[role, number].process.alive:
+            self.world.after(RESTART_S, self._restart_when_gone, role, number)
+        else:
+            self._start(role, number)
+
+    def _at_rest(self) -> bool:
+        if self._faults_left or self.world.now < self.kafka.down_until:
+            return False
+        groups = self.kafka.groups
+        return all(
+            len(self.kafka.logs[Source(topic, number)])
+            == groups[name].committed.get(Source(topic, number), (0, ""))[0]
+            for name in (DEDUP_APP, FETCHER_GROUP, PARSER_GROUP)
+            for topic in groups[name].topics
+            for number in range(self.kafka.partitions)
+        )
+
+    def _verdict(self) -> Verdict:
+        outcomes: defaultdict[str, set[str]] = defaultdict(set)
+        contents: defaultdict[object, set[object]] = defaultdict(set)
+        for number in range(self.kafka.partitions):
+            for message in self.kafka.logs[Source(RECORDS, number)]:
+                record = message.value
+                outcomes[record["url"]].add("record")
+                content = (record["url"], record["status"], record["links"])
+                contents[record["fetch_id"]].add(content)
+                contents[record["url"]].add(content)
+            for message in self.kafka.logs[Source(DEAD_LETTERS, number)]:
+                poison = message.value["reason"] == "poison"
+                outcomes[message.value["url"]].add("poison" if poison else "letter")
+        expected = self.web.expected(self.seeds)
+        return Verdict(
+            lost=sum(url not in outcomes for url in expected),
+            unexpected=sum(found != {expected.get(url)} for url, found in outcomes.items()),
+            conflicting=sum(len(found) > 1 for found in contents.values()),
+            refetches=sum(
+                max(hits - self.web.planned(url), 0) for url, hits in self.web.hits.items()
+            ),
+            allowance=self.scene.allowance,
+            rebalances=sum(group.rebalances for group in self.kafka.groups.values()),
+            ended=self._at_rest(),
+        )

@@ -1,0 +1,408 @@
+"""Fetchers and parsers: the consumer runtime's steps on fakes, around the real ledger."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from fetchers.policy.retry import after_failure
+from schemas.reasons import Reason
+from schemas.topics import (
+    FETCH_REQUESTS,
+    FETCH_RESULTS,
+    FETCHER_GROUP,
+    PARSER_GROUP,
+    RECORDS,
+    RETRY_TIERS,
+    DEAD_LETTERS,
+    URLS,
+)
+from streams.ledger import (
+    NO_METADATA,
+    POISON_AFTER_DEATHS,
+    OffsetLedger,
+    decode_metadata,
+    encode_metadata,
+)
+from streams.progress import ProgressBook, Totals
+from streams.stage import Source
+from tests.unit.sim.clock import Process
+from tests.unit.sim.kafka import HEARTBEAT_S, SESSION_S, Group, Kafka
+from tests.unit.sim.protections import Protections
+from tests.unit.sim.web import BROKEN, GONE, OK, Web
+
+POLL_S: Final = 0.1
+COMMIT_S: Final = 0.5
+DRAIN_S: Final = 2.0
+TIERS_S: Final = (0.5, 2.0, 10.0, 60.0, 360.0)
+Outs = list[tuple[str, bytes, Any]]
+
+
+@dataclass(eq=False)
+class Delivery:
+    source: Source
+    offset: int
+    value: Any
+    epoch: int
+    begun: bool = False
+    """In work."""
+
+
+@dataclass
+class Scene:
+    """What all processes share."""
+
+    kafka: Kafka
+    web: Web
+    protections: Protections
+    allowance: int = 0
+    """Fetches that faults may have caused to be repeated: what was in flight at each."""
+    urls: dict[bytes, str] = field(default_factory=dict)
+    """Every URL that dedup looked up, by id."""
+
+
+class Worker:
+    """A process of one group. `work` is what its stage does."""
+
+    group_name: str
+    topics: tuple[str, ...]
+    window: int
+    limit: int
+
+    def __init__(self, scene: Scene, tag: str) -> None:
+        self.scene = scene
+        self.kafka = scene.kafka
+        self.process = Process(scene.kafka.world, tag)
+        self.group: Group = scene.kafka.group(self.group_name, self.topics)
+        self.generation = -1
+        self.epoch = 0
+        self.ledgers: dict[Source, OffsetLedger] = {}
+        self.position: dict[Source, int] = {}
+        self.book = ProgressBook(self.group_name.removesuffix("s"), Totals())
+        self.held: dict[Delivery, None] = {}
+        self.ready: deque[Delivery] = deque()
+        self.busy = 0
+        self.working = False
+        self.lease_until = 0.0
+        self._draining: Callable[[], None] | None = None
+        self._asked: list[Delivery] = []
+        self._leaving = False
+        self.process.after(0.0, self._join)
+        self.process.after(HEARTBEAT_S, self._heartbeat)
+
+    # Membership: steps 1 and 7.
+
+    def _join(self) -> None:
+        self.group.join(self)
+
+    def _heartbeat(self) -> None:
+        if self.kafka.world.now >= self.kafka.down_until:
+            said = self.group.heartbeat(self)
+            if said == "unknown" and not self._leaving:
+                self.generation = -1 if self.scene.protections.epoch_fencing else self.generation
+                self.give_back()
+            elif said == "rebalance":
+                self.give_back()
+        self.process.after(HEARTBEAT_S, self._heartbeat)
+
+    def assigned(self, generation: int, sources: frozenset[Source]) -> None:
+        self.generation = generation
+        self.epoch += 1
+        fenced = self.scene.protections.epoch_fencing
+        for source in sources:
+            offset, text = self.group.committed.get(source, (0, ""))
+            if not fenced and source in self.ledgers:
+                continue
+            metadata = decode_metadata(offset, text) if text else NO_METADATA
+            self.ledgers[source] = OffsetLedger(offset, metadata)
+            self.position[source] = offset
+        if not fenced:
+            for source in set(self.ledgers) - sources:
+                self.position.pop(source, None)
+        self.working = True
+        epoch = self.epoch
+        self._commit(clean=False, then=lambda _: self._poll(epoch))
+        self.process.after(COMMIT_S, self._commit_tick, epoch)
+
+    def give_back(self) -> None:
+        if self._draining is not None:
+            return
+        self.working = False
+        for delivery in [one for one in self.held if not one.begun]:
+            del self.held[delivery]
+        self.busy = len(self.held)
+        self.ready.clear()
+        self._asked.clear()
+        self._draining = self._drained
+        self.process.after(DRAIN_S, self._drain_over, self.epoch)
+        self._maybe_drained()
+
+    def leave(self) -> None:
+        """SIGTERM."""
+        self._leaving = True
+        self.give_back()
+
+    def _drain_over(self, epoch: int) -> None:
+        if self.epoch == epoch and self._draining is not None:
+            for delivery in list(self.held):
+                self.allow(delivery)
+            self._drained()
+
+    def _maybe_drained(self) -> None:
+        if self._draining is not None and not self.held:
+            self._drained()
+
+    def _drained(self) -> None:
+        self._draining = None
+        self._commit(clean=True, then=self._end_epoch)
+
+    def _end_epoch(self, _: bool) -> None:
+        self.epoch += 1
+        self.book.revoked(self.ledgers)
+        if self.scene.protections.epoch_fencing:
+            self.ledgers.clear()
+        self.position.clear()
+        self.held.clear()
+        self.busy = 0
+        if self._leaving:
+            self.group.leave(self)
+            self.process.kill()
+        else:
+            self._join()
+
+    # Steps 2 to 4.
+
+    def _poll(self, epoch: int) -> None:
+        if epoch != self.epoch or not self.working:
+            return
+        for source, ledger in self.ledgers.items():
+            if source not in self.position:
+                continue
+            log = self.kafka.logs[source]
+            at = self.position[source]
+            room = 0 if ledger.full else self.window - ledger.pending
+            for message in log[at : at + max(room, 0)]:
+                if ledger.deliver(at):
+                    self._offer(source, at, message.value, ledger)
+                at += 1
+            self.position[source] = at
+        self._pump()
+        self.process.after(POLL_S * (0.5 + self.kafka.world.chance()), self._poll, epoch)
+
+    def _offer(self, source: Source, offset: int, value: Any, ledger: OffsetLedger) -> None:
+        delivery = Delivery(source, offset, value, self.epoch)
+        self.held[delivery] = None
+        if ledger.deaths(offset) >= POISON_AFTER_DEATHS:
+            delivery.begun = True
+            self.busy += 1
+            letter = (DEAD_LETTERS, b"poison", {"url": value["url"], "reason": "poison"})
+            self.deliver(delivery, [letter], {})
+            return
+        wait_s = self.due_at(delivery) - self.kafka.world.now
+        if wait_s > 0:
+            self.process.after(wait_s, self._is_due, delivery)
+        else:
+            self.ready.append(delivery)
+
+    def _is_due(self, delivery: Delivery) -> None:
+        if delivery.epoch == self.epoch and self.working:
+            self.ready.append(delivery)
+            self._pump()
+
+    def _pump(self) -> None:
+        """Begin what may be begun."""
+        leased = self.kafka.world.now < self.lease_until or not self.scene.protections.lease
+        while self.ready and self.busy < self.limit:
+            delivery = self.ready.popleft()
+            self.busy += 1
+            if leased:
+                self._begin(delivery)
+            else:
+                self._asked.append(delivery)
+
+    def _begin(self, delivery: Delivery) -> None:
+        delivery.begun = True
+        ledger = self.ledgers[delivery.source]
+        if ledger.guarded(delivery.offset):
+            ledger.begin(delivery.offset)
+        self.work(delivery)
+
+    def due_at(self, delivery: Delivery) -> float:
+        """When it may be begun."""
+        return 0.0
+
+    def work(self, delivery: Delivery) -> None:
+        raise NotImplementedError
+
+    def deliver(self, delivery: Delivery, outs: Outs, counts: dict[str, int]) -> None:
+        """Deliver outputs, then complete."""
+        if self.scene.protections.await_before_complete:
+            self.kafka.produce(self.process, outs, lambda: self.complete(delivery, counts))
+        else:
+            self.kafka.produce(self.process, outs, lambda: None)
+            self.complete(delivery, counts)
+
+    def complete(self, delivery: Delivery, counts: dict[str, int]) -> None:
+        if delivery.epoch != self.epoch:
+            return
+        del self.held[delivery]
+        self.busy -= 1
+        self.ledgers[delivery.source].complete(delivery.offset)
+        self.book.add(delivery.source, delivery.offset, {"sim": counts})
+        self._maybe_drained()
+        if self.working:
+            self._pump()
+
+    # Steps 5 and 6.
+
+    def _commit_tick(self, epoch: int) -> None:
+        if epoch != self.epoch or not self.working:
+            return
+        self._commit(clean=False, then=lambda _: None)
+        self.process.after(COMMIT_S, self._commit_tick, epoch)
+
+    def _commit(self, *, clean: bool, then: Callable[[bool], None]) -> None:
+        rows: dict[Source, tuple[int, str]] = {}
+        told = {source: ledger.next for source, ledger in self.ledgers.items()}
+        for source, ledger in self.ledgers.items():
+            offset, metadata = ledger.committable, ledger.metadata(clean=clean)
+            if not self.scene.protections.prefix_commit:
+                offset = max(metadata.completed, default=offset - 1) + 1
+                metadata = metadata._replace(completed=frozenset(), suspects=frozenset())
+            if not self.scene.protections.completed_beyond:
+                metadata = metadata._replace(completed=frozenset())
+            rows[source] = (offset, encode_metadata(offset, metadata))
+        if self.generation == -1:
+            then(False)  # noqa: FBT003 - the answer of a commit
+            return
+        sent_at = self.kafka.world.now
+
+        def answered(accepted: bool) -> None:  # noqa: FBT001 - as above
+            if accepted:
+                self.lease_until = sent_at + SESSION_S
+                for source, (offset, _) in rows.items():
+                    if source in self.ledgers:
+                        self.ledgers[source].reported(told[source])
+                        self.book.committed(source, offset, 0)
+                asked, self._asked = self._asked, []
+                for delivery in asked:
+                    self._begin(delivery)
+            then(accepted)
+
+        self.kafka.commit(self, self.group, rows, answered)
+
+    # Faults.
+
+    def kill(self) -> None:
+        self.note_in_flight()
+        self.process.kill()
+
+    def note_in_flight(self) -> None:
+        """Add to the allowance what is begun, or done and not yet committed."""
+        for delivery in self.held:
+            if delivery.begun:
+                self.allow(delivery)
+        for source, ledger in self.ledgers.items():
+            offset, text = self.group.committed.get(source, (0, ""))
+            known = decode_metadata(offset, text).completed if text else frozenset()
+            done = ledger.metadata(clean=False).completed
+            for at in [*range(offset, ledger.committable), *done]:
+                if at not in known and at >= offset:
+                    self.allow(Delivery(source, at, self.kafka.logs[source][at].value, 0))
+
+    def allow(self, delivery: Delivery) -> None:
+        """Add what a repetition of this work may fetch again."""
+
+
+class Fetcher(Worker):
+    group_name = FETCHER_GROUP
+    topics = (FETCH_REQUESTS, *RETRY_TIERS)
+    window = 200
+    limit = 40
+
+    def due_at(self, delivery: Delivery) -> float:
+        return float(delivery.value["not_before"])
+
+    def allow(self, delivery: Delivery) -> None:
+        left = self.scene.web.planned(delivery.value["url"]) - delivery.value["attempt"] + 1
+        self.scene.allowance += max(left, 0)
+
+    def work(self, delivery: Delivery) -> None:
+        self.process.after(0.3 * self.kafka.world.chance(), self._fetched, delivery)
+
+    def _fetched(self, delivery: Delivery) -> None:
+        request = delivery.value
+        url, attempt = request["url"], request["attempt"]
+        answer = self.scene.web.answer(url, attempt)
+        host = request["host"].encode()
+        if answer.status in (BROKEN, GONE):
+            reason = Reason.HTTP_500 if answer.status == BROKEN else Reason.HTTP_4XX
+            retry = after_failure(reason, attempt, tiers_s=TIERS_S, jitter=0.0)
+            if retry is None:
+                letter = {"url": url, "reason": reason.value}
+                self.deliver(delivery, [(DEAD_LETTERS, host, letter)], {"failed": 1})
+                return
+            later = {
+                **request,
+                "attempt": attempt + 1,
+                "not_before": self.kafka.world.now + retry.wait_s,
+            }
+            self.deliver(delivery, [(RETRY_TIERS[retry.tier], host, later)], {"retries": 1})
+            return
+        result = {
+            **request,
+            "fetch_id": (delivery.source, delivery.offset),
+            "status": answer.status,
+            "links": answer.links,
+        }
+        outs: Outs = [(FETCH_RESULTS, request["url_id"], result)]
+        if answer.location:
+            outs += batches((answer.location,), request)
+        self.deliver(delivery, outs, {"pages": 1})
+
+
+class Parser(Worker):
+    group_name = PARSER_GROUP
+    topics = (FETCH_RESULTS,)
+    window = 50
+    limit = 20
+
+    def work(self, delivery: Delivery) -> None:
+        self.process.after(0.05 * self.kafka.world.chance(), self._parsed, delivery)
+
+    def _parsed(self, delivery: Delivery) -> None:
+        result = delivery.value
+        record = {name: result[name] for name in ("url", "fetch_id", "status", "links")}
+        outs: Outs = [(RECORDS, result["url_id"], record)]
+        if result["status"] == OK:
+            outs += batches(result["links"], result)
+        self.deliver(delivery, outs, {"records": 1})
+
+
+def batches(urls: tuple[str, ...], origin: dict[str, Any]) -> Outs:
+    """Discovered URLs as messages for `urls`, one a host."""
+    by_host: dict[str, list[str]] = {}
+    for url in urls:
+        by_host.setdefault(url.split("/")[2], []).append(url)
+    return [
+        (URLS, host.encode(), batch(host, found, depth=origin["depth"] + 1))
+        for host, found in by_host.items()
+    ]
+
+
+def batch(host: str, urls: list[str], *, depth: int) -> dict[str, Any]:
+    """A `schemas.records.UrlBatch`."""
+    return {
+        "crawl": "default",
+        "host": host,
+        "via": "link" if depth else "seed",
+        "depth": depth,
+        "scope_host": host,
+        "referrer": "",
+        "redirects": [],
+        "seeded_at": 1,
+        "discovered_at": 1,
+        "links": [{"url": url, "url_id": None, "priority": 0, "lastmod_at": None} for url in urls],
+    }
