@@ -179,16 +179,20 @@ def panel(view: View, per_s: float) -> Group:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", justify="right")
     table.add_column()
-    pages = f"[bold]{counts.pages:,}[/]" + (f" of {view.budget:,}" if view.budget else "")
-    table.add_row("pages", f"{pages}   {per_s:.1f}/s   {duration(view.elapsed_s)}")
+    # Text, not markup: a note printed without markup draws the panel without it, too.
+    of = f" of {view.budget:,}" if view.budget else ""
+    pages = Text.assemble((f"{counts.pages:,}", "bold"), of)
+    table.add_row("pages", pages + Text(f"   {per_s:.1f}/s   {duration(view.elapsed_s)}"))
     table.add_row("records", f"{view.written:,}")
     queue = "   ".join(f"{topic} {count:,}" for topic, count in view.queue.items())
     table.add_row("queue", queue or "empty")
     failed, noted = sum(counts.failed.values()), sum(counts.disregarded.values())
-    style = "red" if failed else "dim"
     table.add_row(
         "errors",
-        f"[{style}]{failed:,} failed[/]   {counts.retries:,} retries   {noted:,} disregarded",
+        Text.assemble(
+            (f"{failed:,} failed", "red" if failed else "dim"),
+            f"   {counts.retries:,} retries   {noted:,} disregarded",
+        ),
     )
     if view.next_due_s is not None:
         table.add_row("next retry", f"in {duration(max(0.0, view.next_due_s))}")

@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from schemas.errors import ConfigError, TransientInfraError
@@ -247,15 +247,19 @@ async def _settle(admin: AIOKafkaAdminClient, settings: Settings) -> None:
     A client that starts now finds both. Asking for the coordinator makes a fresh cluster create
     its offsets topic; without it every first worker logs errors for a second.
     """
-    from aiokafka.errors import KafkaError
+    from aiokafka.errors import GroupAuthorizationFailedError, KafkaError
 
     group = physical(FETCHER_GROUP, settings.topic_prefix)
     async with asyncio.timeout(_SETTLE_TIMEOUT_S):
         for _ in itertools.repeat(None):
-            with suppress(KafkaError):
-                known = len(await _topics(admin, settings))
-                if known == len(TOPICS) and await admin.find_coordinator(group) >= 0:
+            try:
+                if len(await _topics(admin, settings)) == len(TOPICS):
+                    await admin.find_coordinator(group)
                     return
+            except GroupAuthorizationFailedError:  # may create topics, not join: not ours to judge
+                return
+            except KafkaError:
+                pass
             await asyncio.sleep(0.05)
 
 

@@ -5,38 +5,32 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import socket
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from schemas.errors import ConfigError
 from streams.autoscale import eligible as sources
 from streams.autoscale.backends import Backend, Local, Observed
 from streams.autoscale.docker import Docker
-from streams.autoscale.loop import Autoscaler, Sink
-from streams.autoscale.model import Rules
+from streams.autoscale.loop import Autoscaler
 from streams.autoscale.offsets import GroupOffsets
 from streams.autoscale.roles import FETCHER, ROLES
+from streams.autoscale.sizing import Sizing
 from streams.settings import Settings
 
 BackendName = Literal["none", "docker", "kubernetes"]
 
-DEFAULT_SIZES: Final = ("fetcher=1:20", "parser=1:20")
-INTERVAL_S: Final = 15.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(Sizing):
     """What `crawl autoscale` was asked for."""
 
     backend: BackendName
-    sizes: Sequence[str] = DEFAULT_SIZES
     eligible: str | None = None
-    drain_s: float = 300.0
-    down_window_s: float = 300.0
-    interval_s: float = INTERVAL_S
     project: str = "crawlstream"
     namespace: str | None = None
     prefix: str = "crawl-"
@@ -59,46 +53,14 @@ class Supervised(Protocol):
         ...
 
 
-def rules_of(
-    sizes: Iterable[str], *, drain_s: float, down_window_s: float, interval_s: float
-) -> dict[str, Rules]:
-    """Rules by role from texts like `fetcher=1:20` (role, least and most workers).
+async def beside(
+    supervisor: Supervised, settings: Settings, sizing: Sizing, stop: asyncio.Event
+) -> None:
+    """Scale a supervisor's workers on its event loop until `stop` is set.
 
-    Raises ConfigError naming every text that is wrong.
-    """
-    rules: dict[str, Rules] = {}
-    problems: list[str] = []
-    for text in sizes:
-        role, _, limits = text.partition("=")
-        least, _, most = limits.partition(":")
-        if role not in ROLES:
-            problems.append(f"{text}: the roles are {', '.join(ROLES)}")
-            continue
-        try:
-            rules[role] = Rules(
-                min_workers=int(least),
-                max_workers=int(most),
-                drain_target_s=drain_s,
-                down_window_s=down_window_s,
-                up_window_s=interval_s,
-                cooldown_s=max(interval_s, 20.0),
-                stale_after_s=4 * interval_s,
-                assumed_rate=ROLES[role].assumed_rate,
-            )
-        except ValueError as error:
-            problems.append(f"{text}: {error}")
-    if problems:
-        raise ConfigError("sizes, ROLE=LEAST:MOST:\n  " + "\n  ".join(problems))
-    return rules
-
-
-def beside(
-    supervisor: Supervised, settings: Settings, rules: Mapping[str, Rules], sink: Sink
-) -> Autoscaler:
-    """An autoscaler of a supervisor's workers, to `run` on the supervisor's event loop.
-
-    The fetchers are scaled only when they have metrics ports (`CRAWL_METRICS_PORT`): that is
-    where they say how much of their backlog politeness allows.
+    The fetchers are scaled only when they have metrics ports (`with_ports`): that is where they
+    say how much of their backlog politeness allows. Decisions go to `logs/autoscale.jsonl` in the
+    data folder.
     """
 
     def addresses() -> list[str]:
@@ -108,23 +70,49 @@ def beside(
             if item.role == FETCHER and item.pid is not None and item.metrics_port
         ]
 
-    return Autoscaler(
-        rules,
-        offsets=GroupOffsets(settings),
-        backend=Local(supervisor.counts, supervisor.scale),
-        sink=sink,
-        eligible=sources.Workers(addresses),
-    )
+    path = settings.data_dir.absolute() / "logs" / "autoscale.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as log:
+
+        def note(line: Mapping[str, Any]) -> None:
+            log.write(json.dumps(line) + "\n")
+            log.flush()
+
+        autoscaler = Autoscaler(
+            sizing.rules(),
+            offsets=GroupOffsets(settings),
+            backend=Local(supervisor.counts, supervisor.scale),
+            sink=note,
+            eligible=sources.Workers(addresses),
+        )
+        await autoscaler.run(stop, sizing.interval_s)
+
+
+def with_ports(settings: Settings) -> Settings:
+    """Settings whose workers have metrics ports.
+
+    Where none is set, a block of loopback ports is taken of which the first of each role is free.
+    """
+    if settings.metrics_port:
+        return settings
+    for base in range(21_000, 32_000, 400):
+        if all(_free(base + 100 * number) for number in range(len(ROLES))):
+            return settings.model_copy(update={"metrics_port": base})
+    raise ConfigError("no free ports for metrics from 21000 on: set CRAWL_METRICS_PORT")
+
+
+def _free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 async def serve(settings: Settings, options: Options) -> None:
     """Scale until SIGTERM or SIGINT. Raises ConfigError when the options cannot be met."""
-    rules = rules_of(
-        options.sizes,
-        drain_s=options.drain_s,
-        down_window_s=options.down_window_s,
-        interval_s=options.interval_s,
-    )
+    rules = options.rules()
     if FETCHER in rules and options.eligible is None:
         raise ConfigError(
             "fetchers are scaled by the backlog that politeness allows, which they export: give"

@@ -211,6 +211,8 @@ class EmbeddedBroker:
 
     def _refuse(self) -> str:
         found = status(self._places.root)
+        if found.pid is None:
+            raise AlreadyRunningError(f"another process starts a broker in {self._places.root}")
         raise AlreadyRunningError(
             f"a broker already runs in {self._places.root}"
             f" (pid {found.pid}, {found.bootstrap}); end it with: crawl broker stop"

@@ -6,9 +6,9 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from streams.cli._shared import PANEL_OPERATE
+from streams.cli._shared import PANEL_OPERATE, load_settings
 
-ORDER: Final = 80
+ORDER: Final = 70
 
 
 def register(app: typer.Typer) -> None:
@@ -23,7 +23,10 @@ def autoscale(
     ] = "none",
     size: Annotated[
         list[str] | None,
-        typer.Option(help="ROLE=LEAST:MOST workers; may be given for dedup, fetcher, parser."),
+        typer.Option(
+            help="ROLE=LEAST:MOST workers, for dedup, fetcher, parser; default: fetcher=1:20 and"
+            " parser=1:20."
+        ),
     ] = None,
     eligible: Annotated[
         str | None,
@@ -53,8 +56,8 @@ def autoscale(
     """
     import asyncio
 
-    from streams.autoscale.run import DEFAULT_SIZES, Options, serve
-    from streams.settings import load
+    from streams.autoscale.run import Options, serve
+    from streams.autoscale.sizing import DEFAULT_SIZES
 
     options = Options(
         backend=backend,
@@ -68,4 +71,4 @@ def autoscale(
         prefix=prefix,
         dry_run=dry_run,
     )
-    asyncio.run(serve(load(), options))
+    asyncio.run(serve(load_settings(), options))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -10,10 +11,13 @@ import typer
 from streams.cli._shared import PANEL_OPERATE, load_settings, note, out
 
 if TYPE_CHECKING:
+    from streams.autoscale.sizing import Sizing
     from streams.settings import Settings
     from streams.supervise import Role
 
 ORDER: Final = 40
+AUTOSCALED: Final[tuple[Role, ...]] = ("fetcher", "parser")
+"""Dedup is left alone: its need moves slowly, and each change makes it move tables."""
 
 
 def register(app: typer.Typer) -> None:
@@ -30,23 +34,54 @@ def up(
     foreground: Annotated[
         bool, typer.Option("--foreground", help="Stay until Ctrl-C or SIGTERM.")
     ] = False,
+    autoscale: Annotated[
+        bool, typer.Option("--autoscale", help="Keep fetchers and parsers at what the work needs.")
+    ] = False,
+    most: Annotated[
+        int | None,
+        typer.Option(min=1, max=64, help="With --autoscale: most of each; default: processors."),
+    ] = None,
+    drain: Annotated[
+        float, typer.Option(min=1, help="With --autoscale: seconds to work off a backlog in.")
+    ] = 300,
+    down_window: Annotated[
+        float, typer.Option(min=0, help="With --autoscale: seconds of lower need to shrink.")
+    ] = 300,
+    interval: Annotated[
+        float, typer.Option(min=1, help="With --autoscale: seconds between decisions.")
+    ] = 15,
 ) -> None:
     """Start the pipeline on this machine: broker, topics, workers.
 
     With KAFKA_BOOTSTRAP_SERVERS set, no broker is started and workers join that cluster. Workers
-    that die are started again. Logs are in the data folder's `logs`.
+    that die are started again. Logs are in the data folder's `logs`; with --autoscale each
+    decision is a line of `autoscale.jsonl` there.
 
     Example: crawl up --fetchers 2 && crawl seed https://a.example/ && crawl records --follow
     """
     settings = load_settings()
     settings.identity()
     counts: dict[Role, int] = {"dedup": dedup, "fetcher": fetchers, "parser": parsers}
+    sizing = None
+    if autoscale:
+        from streams.autoscale.run import with_ports
+        from streams.autoscale.sizing import Sizing
+
+        settings = with_ports(settings)
+        limit = most or max(2, os.cpu_count() or 1)
+        sizing = Sizing(
+            sizes=tuple(f"{role}={counts[role]}:{max(limit, counts[role])}" for role in AUTOSCALED),
+            drain_s=drain,
+            down_window_s=down_window,
+            interval_s=interval,
+        )
+        sizing.rules()
     if foreground:
-        raise typer.Exit(_foreground(settings, counts))
-    _background(settings, counts)
+        raise typer.Exit(_foreground(settings, counts, sizing))
+    _background(settings, counts, sizing)
 
 
-def _background(settings: Settings, counts: dict[Role, int]) -> None:
+def _background(settings: Settings, counts: dict[Role, int], sizing: Sizing | None) -> None:
     from streams import supervise, topics_admin
     from streams.broker import EmbeddedBroker
     from streams.clients import bootstrap
@@ -54,7 +89,7 @@ def _background(settings: Settings, counts: dict[Role, int]) -> None:
     if not settings.bootstrap_servers:
         EmbeddedBroker(settings.data_dir).start(attach=True)
     topics_admin.create_topics(settings)
-    started = supervise.launch(settings, bootstrap(settings), counts)
+    started = supervise.launch(settings, bootstrap(settings), counts, sizing=sizing)
     console = out()
     console.print(f"Kafka at {bootstrap(settings)}", highlight=False)
     for worker in started.workers:
@@ -62,13 +97,13 @@ def _background(settings: Settings, counts: dict[Role, int]) -> None:
     note("end them with: crawl down")
 
 
-def _foreground(settings: Settings, counts: dict[Role, int]) -> int:
+def _foreground(settings: Settings, counts: dict[Role, int], sizing: Sizing | None) -> int:
     from streams import supervise, topics_admin
     from streams.broker import serving
 
     with nullcontext() if settings.bootstrap_servers else serving(settings.data_dir):
         topics_admin.create_topics(settings)
-        return supervise.run(settings, counts, lambda _: note("ready; Ctrl-C ends"))
+        return supervise.run(settings, counts, lambda _: note("ready; Ctrl-C ends"), sizing)
 
 
 def down(

@@ -129,6 +129,9 @@ class DedupWork:
         while self.held >= MAX_HELD or self.held_bytes >= MAX_HELD_BYTES:
             self._room.clear()
             await self._room.wait()
+        if self._stale(message):
+            self._consumer().done(message)
+            return
         try:
             work = await self._judge(message)
         except TransientInfraError as error:
@@ -140,14 +143,16 @@ class DedupWork:
         except Exception as error:  # a bug must neither lose the message nor stop the others
             log.exception("unexpected failure", partition=message.partition, offset=message.offset)
             work = self._unreadable(message, Reason.UNEXPECTED, repr(error))
-        lane = self._lanes.get(message.partition)
-        if lane is None or message.generation_id != self._generation:
-            # Taken away while it waited: whoever owns the partition now reads it again.
+        if self._stale(message):
             self._consumer().done(message)
             return
         self.held += 1
         self.held_bytes += work.size_bytes
-        lane.put(work)
+        self._lanes[message.partition].put(work)
+
+    def _stale(self, message: Any) -> bool:
+        """Whether the partition was taken away: whoever owns it now reads the message again."""
+        return message.generation_id != self._generation or message.partition not in self._lanes
 
     def _finished(self, work: Work) -> None:
         """All of a message's outputs are delivered and written. Called in offset order."""

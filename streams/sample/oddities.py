@@ -276,6 +276,12 @@ def _errors(base: str) -> Iterator[Page]:
         ),
         crumbs=_TOP,
     )
+    yield from _lasting_errors()
+    yield from _passing_errors()
+    yield from _odd_bodies()
+
+
+def _lasting_errors() -> Iterator[Page]:
     for target, status, reason in (
         ("/library/lost.html", 404, "http_4xx"),
         ("/library/withdrawn.html", 410, "http_4xx"),
@@ -288,6 +294,15 @@ def _errors(base: str) -> Iterator[Page]:
             (Response(status, (HTML,), body),),
             Expected("dead_letter", status=status, reason=reason),
         )
+    body = document("Error 504", "<p>The gateway gave up.</p>").encode()
+    yield Page(
+        "/reports/satellite.html",
+        (Response(504, (HTML,), body),),
+        Expected("dead_letter", status=504, reason="http_504", attempts=4, requests=4),
+    )
+
+
+def _passing_errors() -> Iterator[Page]:
     for name, first in (
         ("tides", Response(500, (HTML,), b"<p>Try again.</p>")),
         ("weather", Response(503, (HTML, ("Retry-After", "1")), b"<p>Busy.</p>")),
@@ -300,17 +315,14 @@ def _errors(base: str) -> Iterator[Page]:
             (first, Response(headers=(HTML,), body=body)),
             Expected("record", "html", 200, title=title, attempts=2, requests=2),
         )
+
+
+def _odd_bodies() -> Iterator[Page]:
     cut = Response(200, (HTML,), b"<p>" + b"gone " * 2_000, cut=True)
     yield Page(
         "/reports/cut.html",
         (cut,),
         Expected("record", "html", 200, attempts=4, truncated=True, requests=4),
-    )
-    body = document("Error 504", "<p>The gateway gave up.</p>").encode()
-    yield Page(
-        "/reports/satellite.html",
-        (Response(504, (HTML,), body),),
-        Expected("dead_letter", status=504, reason="http_504", attempts=4, requests=4),
     )
     body = document("Report: slow", prose(paragraphs("slow", 3)), crumbs=_TOP).encode()
     yield Page("/reports/slow.html", (Response(headers=(HTML,), body=body, wait_s=SLOW_S),), _FOUND)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import json
 import os
 import signal
 import subprocess
@@ -11,6 +13,7 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
+from streams.autoscale.sizing import Sizing
 from streams.settings import Settings
 from streams.supervise import children
 from streams.supervise.children import ROLES, Role
@@ -27,9 +30,15 @@ _MARGIN_S: Final = 15.0
 
 
 def launch(
-    settings: Settings, bootstrap: str, counts: Mapping[Role, int], timeout_s: float = 90.0
+    settings: Settings,
+    bootstrap: str,
+    counts: Mapping[Role, int],
+    timeout_s: float = 90.0,
+    sizing: Sizing | None = None,
 ) -> SupervisorStatus:
     """Start a supervisor in the background and wait until its workers are ready.
+
+    With `sizing` it changes their number as the work needs.
 
     Raises SupervisorError, and leaves nothing running, when they do not get ready.
     """
@@ -39,6 +48,8 @@ def launch(
         )
     state_path(settings.data_dir).unlink(missing_ok=True)
     wanted = [f"{role}={counts.get(role, 0)}" for role in ROLES]
+    if sizing is not None:
+        wanted.append(f"--autoscale={json.dumps(dataclasses.asdict(sizing))}")
     log = children.log_path("supervisor", 0, settings)
     process = children.spawn(
         [sys.executable, "-m", "streams.supervise", *wanted],

@@ -10,6 +10,7 @@ from typing import Any
 import structlog
 
 from schemas.errors import CrawlError
+from streams.autoscale.sizing import Sizing
 from streams.settings import Settings
 from streams.supervise.children import Role
 from streams.supervise.state import SupervisorError
@@ -22,13 +23,24 @@ def run(
     settings: Settings,
     counts: Mapping[Role, int],
     on_ready: Callable[[Supervisor], None] = lambda _: None,
+    sizing: Sizing | None = None,
 ) -> int:
-    """Supervise until SIGTERM or SIGINT: 0. 1 when a worker is given up or none gets ready."""
-    return asyncio.run(_run(settings, counts, on_ready))
+    """Supervise until SIGTERM or SIGINT: 0. 1 when a worker is given up or none gets ready.
+
+    Args:
+        settings: for the workers.
+        counts: workers of each role to begin with.
+        on_ready: called once, when all have joined their groups.
+        sizing: how an autoscaler changes their number from then on; None: not at all.
+    """
+    return asyncio.run(_run(settings, counts, on_ready, sizing))
 
 
 async def _run(
-    settings: Settings, counts: Mapping[Role, int], on_ready: Callable[[Supervisor], None]
+    settings: Settings,
+    counts: Mapping[Role, int],
+    on_ready: Callable[[Supervisor], None],
+    sizing: Sizing | None,
 ) -> int:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -39,12 +51,27 @@ async def _run(
             if await _until(stopped, supervisor.ready()):
                 return 0
             on_ready(supervisor)
-            if await _until(stopped, supervisor.failed()):
+            if await _until(stopped, _watch(supervisor, settings, sizing, stopped)):
                 return 0
             raise SupervisorError(supervisor.failure)
     except CrawlError as error:
         log.critical(str(error))
         return 1
+
+
+async def _watch(
+    supervisor: Supervisor, settings: Settings, sizing: Sizing | None, stopped: asyncio.Event
+) -> None:
+    """Wait until a worker is given up, scaling meanwhile."""
+    if sizing is None:
+        await supervisor.failed()
+        return
+    from streams.autoscale.run import beside
+
+    async with asyncio.TaskGroup() as group:
+        scaling = group.create_task(beside(supervisor, settings, sizing, stopped))
+        await supervisor.failed()
+        scaling.cancel()
 
 
 async def _until(stopped: asyncio.Event, work: Coroutine[Any, Any, object]) -> bool:

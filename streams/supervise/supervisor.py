@@ -200,7 +200,7 @@ class Supervisor:
         await self._failed.wait()
         return self._failure or ""
 
-    async def ready(self, timeout_s: float = 60.0) -> None:
+    async def ready(self, timeout_s: float = 120.0) -> None:
         """Wait until every role's consumer group has its members and is stable.
 
         Raises SupervisorError when a worker is given up or the time is over.

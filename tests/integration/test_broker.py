@@ -213,8 +213,14 @@ def test_the_port_asked_for(tmp_path: Path) -> None:
         made.stop()
 
 
+@pytest.fixture(scope="module")
+def fetched() -> None:
+    """The jars are in the cache."""
+    jars.ensure()
+
+
 @pytest.fixture
-def no_network(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def no_network(fetched: None, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Whatever leaves loopback fails, and is remembered."""
     tried: list[Any] = []
     real = socket.socket.connect
@@ -237,11 +243,8 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return tried
 
 
-def test_a_second_start_needs_no_network(
-    own: EmbeddedBroker, kafka: str, no_network: list[Any]
-) -> None:
-    """`kafka` has run, so the jars are there; Java itself gets proxies that lead nowhere."""
-    assert kafka
+def test_a_second_start_needs_no_network(own: EmbeddedBroker, no_network: list[Any]) -> None:
+    """Java itself gets proxies that lead nowhere."""
     with pytest.MonkeyPatch.context() as patch:
         nowhere = "-Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=9 -Dhttps.proxyHost=127.0.0.1"
         patch.setenv("JAVA_TOOL_OPTIONS", f"{nowhere} -Dhttps.proxyPort=9")
@@ -269,9 +272,8 @@ def maven(folder: Path) -> Iterator[str]:
 
 
 def test_jars_come_from_the_repository_that_jgo_is_told(
-    kafka: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_network: list[Any]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_network: list[Any]
 ) -> None:
-    assert kafka
     have = jars.cache_dir(jars.locked())
     repository = tmp_path / "repository"
     for jar in jars.locked():

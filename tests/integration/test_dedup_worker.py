@@ -38,7 +38,7 @@ from streams.dedup.seeds import seed_batch
 from streams.settings import Settings, env_name
 from streams.topics_admin import create
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).parents[2]
 HOSTS = [f"h{number}.example" for number in range(16)]

@@ -162,8 +162,8 @@ def test_the_calendar_was_cut_at_its_budget(run: Run) -> None:
     assert len(months) == CALENDAR_BUDGET
 
 
-def test_is_quick(run: Run) -> None:
-    assert run.seconds < 90
+def test_ends_by_itself_within_three_minutes(run: Run) -> None:
+    assert run.seconds < 180
 
 
 def test_interrupted_and_resumed_is_whole(tmp_path: Path) -> None:

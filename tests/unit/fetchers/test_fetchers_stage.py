@@ -319,8 +319,7 @@ async def test_a_retry_waits_for_its_time(tmp_path: Path) -> None:
     async with Web() as web, running(tmp_path, FAST) as runtime:
         web.pages["/a"] = response(500)
         runtime.seed(request_for(web.url("/a")))
-        while not web.paths():
-            await asyncio.sleep(0.01)
+        await web.asked("/a")
         web.pages["/a"] = html()
         await runtime.until_idle()
         ((topic, retry),) = runtime.retries()
@@ -597,8 +596,7 @@ async def test_a_drain_that_is_cut_short_gives_up_what_is_under_way(tmp_path: Pa
         web.default = hang
         web.pages["/robots.txt"] = OPEN
         runtime.seed(request_for(web.url("/a")))
-        while not web.paths():
-            await asyncio.sleep(0.01)
+        await web.asked("/a")
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(runtime.stage.revoke(runtime.sources()), 0.1)
         await asyncio.sleep(0.02)

@@ -84,7 +84,9 @@ def raw(data: bytes) -> Any:
 
 
 HDR_01 = {
-    "Content-Length: 12 twice": b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\nContent-Length: 12\r\n\r\n",
+    "Content-Length: 12 twice": (
+        b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\nContent-Length: 12\r\n\r\n"
+    ),
     "Content-Length: 12, 12": b"HTTP/1.1 200 OK\r\nContent-Length: 12, 12\r\n\r\n",
     "Content-Length: 12 and Content-Length: 5": (
         b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\nContent-Length: 5\r\n\r\n"

@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001 - foreign letters are what is tested
 from __future__ import annotations
 
 import pytest

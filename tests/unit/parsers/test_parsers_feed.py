@@ -14,14 +14,14 @@ RSS = b"""<?xml version="1.0" encoding="utf-8"?>
 <item><title>Three</title><guid isPermaLink="false">https://a.example/3</guid></item>
 </channel></rss>"""
 
-ATOM = """<feed xmlns="http://www.w3.org/2005/Atom" xml:base="https://a.example/b/" xml:lang="de">
+ATOM = b"""<feed xmlns="http://www.w3.org/2005/Atom" xml:base="https://a.example/b/" xml:lang="de">
 <title type="text">F</title><subtitle>S</subtitle><link rel="self" href="/self"/>
 <link href="/home"/>
 <entry><title type="html">A &lt;i&gt;b&lt;/i&gt;</title><link rel="edit" href="e"/>
 <link href="1"/><id>tag:1</id><published>2020-01-01T00:00:00Z</published>
 <updated>2020-01-02T00:00:00Z</updated>
 <content type="xhtml"><div xmlns="x">In <b>bold</b></div></content></entry>
-</feed>""".encode()
+</feed>"""
 
 RDF = b"""<rdf:RDF xmlns:rdf="r" xmlns="s"><channel><title>R</title></channel>
 <item rdf:about="https://a.example/9"><title>N</title></item></rdf:RDF>"""

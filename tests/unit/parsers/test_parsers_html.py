@@ -171,10 +171,10 @@ def test_language_falls_back_to_meta_and_header() -> None:
 
 def test_html_beyond_the_cap_is_cut() -> None:
     body = b"<a href=/1>x</a>" + b" " * 2_000_000 + b"<a href=/2>y</a>"
-    from parsers.parse import CrawlParser, Parsed  # noqa: PLC0415
-    from schemas.admission import compile_rules  # noqa: PLC0415
-    from schemas.crawl import CrawlSpec  # noqa: PLC0415
-    from tests.unit.parsers.parsing import NOW_MS, fetch_result  # noqa: PLC0415
+    from parsers.parse import CrawlParser, Parsed
+    from schemas.admission import compile_rules
+    from schemas.crawl import CrawlSpec
+    from tests.unit.parsers.parsing import NOW_MS, fetch_result
 
     parser = CrawlParser(compile_rules(CrawlSpec(crawl="c")), max_html_bytes=1_000_000)
     outcome = parser.parse(fetch_result(body, url=PAGE), body, NOW_MS)

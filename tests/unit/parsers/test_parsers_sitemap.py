@@ -43,7 +43,7 @@ def test_entities_are_off() -> None:
 
 def test_expansion_bombs_cost_nothing() -> None:
     levels = "".join(
-        f'<!ENTITY e{at} "{("&e%d;" % (at - 1)) * 10 if at else "a" * 10}">' for at in range(12)
+        f'<!ENTITY e{at} "{f"&e{at - 1};" * 10 if at else "a" * 10}">' for at in range(12)
     )
     body = f"<!DOCTYPE z [{levels}]><urlset><url><loc>https://a.example/&e11;</loc></url>"
     body += "<url><loc>https://a.example/ok</loc></url></urlset>"
@@ -82,13 +82,15 @@ def test_depths_of_sitemaps_and_pages() -> None:
     "body",
     [
         b"<x:urlset xmlns:x='s'><x:url><x:loc>/1</x:loc></x:url></x:urlset>",
-        b"<urlset xmlns:image='i'><url><loc>/1</loc><image:image><image:loc>/i.png</image:loc>"
-        b"</image:image></url></urlset>",
+        (
+            b"<urlset xmlns:image='i'><url><loc>/1</loc><image:image><image:loc>/i.png"
+            b"</image:loc></image:image></url></urlset>"
+        ),
         b"<urlset><url><loc><![CDATA[/1]]></loc></url></urlset>",
         b"<URLSET><URL><LOC> \n/1\t</LOC></URL></URLSET>",
-        "\ufeff<?xml version='1.0' encoding='utf-8'?><urlset><url><loc>/1</loc></url></urlset>".encode(
-            "utf-16"
-        ),
+        (
+            "\ufeff<?xml version='1.0' encoding='utf-8'?><urlset><url><loc>/1</loc></url></urlset>"
+        ).encode("utf-16"),
         b"<?xml version='1.0' encoding='koi8-r'?><urlset><url><loc>/1</loc></url></urlset>",
         b"<?xml version='1.0' encoding='shift_jis'?><urlset><url><loc>/1</loc></url></urlset>",
         b"<?xml-stylesheet href='x'?><!-- c --><urlset><url><loc>/1</loc></url></urlset>",
@@ -145,7 +147,7 @@ def test_gzip_of_something_else_is_not_read() -> None:
 
 
 def test_pieces_of_any_size_give_the_same() -> None:
-    from parsers.sitemap import XmlSitemap  # noqa: PLC0415
+    from parsers.sitemap import XmlSitemap
 
     body = (
         "<?xml version='1.0'?><!DOCTYPE urlset [<!ENTITY x 'y'>]><urlset>"

@@ -14,7 +14,7 @@ from streams.dedup import requests
 from streams.dedup.policy import Decision, Here, decide
 from streams.stage import Source
 from tests.unit.sim.clock import Process
-from tests.unit.sim.kafka import HEARTBEAT_S, Group, Message
+from tests.unit.sim.kafka import HEARTBEAT_S, SESSION_S, Group, Message
 from tests.unit.sim.workers import COMMIT_S, POLL_S, Scene
 
 RULES: Final = compile_rules(CrawlSpec(crawl="default", scope="any"))
@@ -62,15 +62,23 @@ class Dedup:
         self.generation = -1
         self.lanes: dict[int, Lane] = {}
         self.working = False
-        self._back: bool = False
+        self._back = False
         self._leaving = False
-        self.process.after(0.0, self.group.join, self)
+        self._joining = False
+        self._beat = self.kafka.world.now
+        self.process.after(0.0, self._join)
         self.process.after(HEARTBEAT_S, self._heartbeat)
 
     def _heartbeat(self) -> None:
+        if self._stood_still():
+            return
+        self._beat = self.kafka.world.now
         if self.kafka.world.now >= self.kafka.down_until:
             said = self.group.heartbeat(self)
-            if said != "ok" and not self._leaving:
+            if self._joining:
+                if said == "unknown":
+                    self._join()
+            elif said != "ok" and not self._leaving:
                 if said == "unknown":
                     self.generation = -1
                 self.give_back()
@@ -78,11 +86,17 @@ class Dedup:
 
     # Assignments.
 
+    def _join(self) -> None:
+        self._joining = True
+        self.group.join(self)
+
     def assigned(self, generation: int, sources: frozenset[Source]) -> None:
+        if not self.group.accepts(self, generation):
+            return
         self.generation = generation
-        self._back = False
+        self._back = self._joining = False
         self.lanes = {}
-        for source in sources:
+        for source in sorted(sources):
             self._restore(source.partition)
             self.lanes[source.partition] = Lane(self.group.committed.get(source, (0, ""))[0])
         self.working = True
@@ -121,12 +135,12 @@ class Dedup:
             self.group.leave(self)
             self.process.kill()
         else:
-            self.group.join(self)
+            self._join()
 
     # Steps 1 to 5 of a lane.
 
     def _poll(self, generation: int) -> None:
-        if generation != self.generation or not self.working:
+        if generation != self.generation or not self.working or self._stood_still():
             return
         for partition, lane in self.lanes.items():
             log = self.kafka.logs[Source(URLS, partition)]
@@ -135,6 +149,13 @@ class Dedup:
                 lane.position += 1
             self._send(partition, lane)
         self.process.after(POLL_S * (0.5 + self.kafka.world.chance()), self._poll, generation)
+
+    def _stood_still(self) -> bool:
+        """A process that stood still for a session time-out ends: what it owns is another's."""
+        if self.kafka.world.now - self._beat < SESSION_S or not self.scene.protections.lease:
+            return False
+        self.process.kill()
+        return True
 
     def _judge(self, partition: int, lane: Lane, value: Any) -> None:
         rows = self.folder.rows[partition]
@@ -162,7 +183,7 @@ class Dedup:
 
     def _send(self, partition: int, lane: Lane) -> None:
         """One parcel is on its way at a time, unless acks need no order."""
-        if not lane.waiting or (lane.sending and self.scene.protections.ordered_acks):
+        if self._stood_still() or not lane.waiting or (lane.sending and self.scene.protections.ordered_acks):
             return
         parcel, lane.waiting = lane.waiting, []
         if self.scene.protections.ordered_acks:
@@ -190,9 +211,8 @@ class Dedup:
                 for work in parcel:
                     if generation == self.generation:
                         lane.next = max(lane.next, work.offset + 1)
+            self._send(partition, lane)
             self._maybe_given_back()
-            if self.working:
-                self._send(partition, lane)
 
         if self.scene.protections.rows_first:
             self._log(

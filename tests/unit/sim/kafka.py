@@ -64,6 +64,10 @@ class Group:
             return "rebalance"
         return "ok"
 
+    def hear_all(self) -> None:
+        """A coordinator that comes back gives all members a session time-out again."""
+        self._members = dict.fromkeys(self._members, self._world.now)
+
     def check(self) -> None:
         """Throw out the silent."""
         limit = self._world.now - SESSION_S
@@ -127,9 +131,11 @@ class Kafka:
         world.after(1.0, self._tick)
 
     def _tick(self) -> None:
-        if self.world.now >= self.down_until:
-            for group in self.groups.values():
+        for group in self.groups.values():
+            if self.world.now >= self.down_until:
                 group.check()
+            else:
+                group.hear_all()
         self.world.after(1.0, self._tick)
 
     def group(self, name: str, topics: tuple[str, ...]) -> Group:

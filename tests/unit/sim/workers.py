@@ -89,18 +89,23 @@ class Worker:
         self._draining: Callable[[], None] | None = None
         self._asked: list[Delivery] = []
         self._leaving = False
+        self._joining = False
         self.process.after(0.0, self._join)
         self.process.after(HEARTBEAT_S, self._heartbeat)
 
     # Membership: steps 1 and 7.
 
     def _join(self) -> None:
+        self._joining = True
         self.group.join(self)
 
     def _heartbeat(self) -> None:
         if self.kafka.world.now >= self.kafka.down_until:
             said = self.group.heartbeat(self)
-            if said == "unknown" and not self._leaving:
+            if self._joining:
+                if said == "unknown":
+                    self._join()
+            elif said == "unknown" and not self._leaving:
                 self.generation = -1 if self.scene.protections.epoch_fencing else self.generation
                 self.give_back()
             elif said == "rebalance":
@@ -108,10 +113,13 @@ class Worker:
         self.process.after(HEARTBEAT_S, self._heartbeat)
 
     def assigned(self, generation: int, sources: frozenset[Source]) -> None:
+        if not self.group.accepts(self, generation):
+            return
         self.generation = generation
+        self._joining = False
         self.epoch += 1
         fenced = self.scene.protections.epoch_fencing
-        for source in sources:
+        for source in sorted(sources):
             offset, text = self.group.committed.get(source, (0, ""))
             if not fenced and source in self.ledgers:
                 continue

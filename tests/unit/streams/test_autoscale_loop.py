@@ -15,8 +15,9 @@ from streams.autoscale.loop import Autoscaler
 from streams.autoscale.model import Rules
 from streams.autoscale.offsets import GroupOffsets
 from streams.autoscale.roles import ROLES, Role
-from streams.autoscale.run import Options, rules_of, serve
+from streams.autoscale.run import Options, serve
 from streams.autoscale.signals import Held, Snapshot
+from streams.autoscale.sizing import Sizing
 from streams.settings import load
 
 
@@ -187,14 +188,12 @@ async def test_the_run_ends_when_told_and_closes_its_inputs() -> None:
 
 
 def test_sizes_are_read_and_every_mistake_is_named() -> None:
-    rules = rules_of(["fetcher=2:8"], drain_s=60, down_window_s=120, interval_s=5)
+    rules = Sizing(sizes=("fetcher=2:8",), drain_s=60, down_window_s=120, interval_s=5).rules()
     assert rules["fetcher"].min_workers == 2
     assert rules["fetcher"].max_workers == 8
     assert rules["fetcher"].assumed_rate == ROLES["fetcher"].assumed_rate
     with pytest.raises(ConfigError, match="sizes") as caught:
-        rules_of(
-            ["fetcher=x:1", "cook=1:2", "parser=0:1"], drain_s=1, down_window_s=1, interval_s=1
-        )
+        Sizing(sizes=("fetcher=x:1", "cook=1:2", "parser=0:1")).rules()
     assert all(text in str(caught.value) for text in ("fetcher=x:1", "cook=1:2", "parser=0:1"))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,15 @@ from pathlib import Path
 import pytest
 
 from streams import broker
-from streams.broker import AlreadyRunningError, BrokerError, BrokerStatus, EmbeddedBroker, embedded
+from streams.broker import (
+    AlreadyRunningError,
+    BrokerError,
+    BrokerStatus,
+    EmbeddedBroker,
+    embedded,
+    jars,
+    java,
+)
 from streams.broker.embedded import Places
 
 NOT_RUNNING = BrokerStatus(running=False, ready=False, pid=None, bootstrap=None)
@@ -22,9 +31,9 @@ NOT_RUNNING = BrokerStatus(running=False, ready=False, pid=None, bootstrap=None)
 @pytest.fixture(autouse=True)
 def no_java(monkeypatch: pytest.MonkeyPatch) -> None:
     """Jars and runtime are not these tests' matter."""
-    monkeypatch.setattr(embedded.jars, "ensure", lambda: (Path("kafka.jar"),))
-    java = embedded.java.Java(Path("/nowhere/java"), 25)
-    monkeypatch.setattr(embedded.java, "find", lambda: java)
+    monkeypatch.setattr(jars, "ensure", lambda: (Path("kafka.jar"),))
+    found = java.Java(Path("/nowhere/java"), 25)
+    monkeypatch.setattr(java, "find", lambda: found)
 
 
 @contextmanager
@@ -76,9 +85,7 @@ def test_a_data_folder_that_is_a_file(tmp_path: Path) -> None:
 
 
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        embedded.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1_000})()
-    )
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1_000})())
     with pytest.raises(BrokerError, match="is full: 1000 bytes are left"):
         EmbeddedBroker(tmp_path).start()
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from streams.run_display import LineDisplay, RateMeter, View, line, panel
 from streams.run_summary import Counts, Summary, duration, fold, size
@@ -121,12 +123,26 @@ def _view(**over: Any) -> View:
     return base._replace(**over)
 
 
+def _drawn(view: View) -> str:
+    """A panel as a note draws it: without markup."""
+    console = Console(file=io.StringIO(), width=100)
+    with console.capture() as capture:
+        console.print(panel(view, 2.0), markup=False, highlight=False)
+    return capture.get()
+
+
 def test_line_and_panel_show_the_moment() -> None:
     text = line(_view(), 2.0)
     assert text.startswith("c: crawling, 10 pages, 2.0/s, 12 records, 4 queued, 4 failed")
     assert text.endswith("next retry in 7 s")
-    assert panel(_view(), 2.0).renderables
-    assert panel(_view(budget=None, queue={}, next_due_s=None), 0.0).renderables
+    shown = _drawn(_view())
+    assert "10 of 100   2.0/s   3 s" in shown
+    assert "4 failed   3 retries   2 disregarded" in shown
+    assert "urls 4" in shown
+    assert "in 7 s" in shown
+    bare = _drawn(_view(budget=None, queue={}, next_due_s=None))
+    assert "empty" in bare
+    assert "next retry" not in bare
 
 
 def test_lines_come_every_few_seconds_and_at_new_phases(capsys: pytest.CaptureFixture[str]) -> None:
