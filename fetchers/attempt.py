@@ -36,9 +36,10 @@ from streams.deadletter import dead_letter, kind_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from fetchers.answer import Answer, Limits
     from fetchers.policy.window import Host, Window
     from fetchers.robots_cache import Entry, RobotsCache
-    from fetchers.transport import Answer, Limits, Transport
+    from fetchers.transport import Transport
     from fetchers.work import Work
     from schemas.admission import Rules
     from schemas.records import FetchRequest
@@ -146,10 +147,10 @@ class Attempts:
             at_least_s=at_least_s,
         )
         if retry is None:
+            attempts = 0 if reason is Reason.BLOCKED_ADDRESS else request["attempt"]
             return self.given_up(
-                work, reason, detail, attempts=request["attempt"], status=status,
-                wire_bytes=wire_bytes,
-            )  # fmt: skip
+                work, reason, detail, attempts=attempts, status=status, wire_bytes=wire_bytes
+            )
         log.debug("retry", url=request["url"], reason=reason.value, attempt=request["attempt"])
         self._metrics.inc("crawler_requests_total", reason.value)
         self._metrics.inc("crawler_retries_total", RETRY_TIERS[retry.tier])
@@ -216,6 +217,8 @@ class Attempts:
 
         wire_bytes = 0
         url = request["url"]
+        limits = self._limits_of(rules)
+        deadline = time.monotonic() + limits.deadline_s
         self._pacing.begin(host)
         self._metrics.observe("crawler_politeness_wait_seconds", time.monotonic() - work.taken_at)
         for _ in range(MAX_SAME_URL_HOPS + 1):
@@ -224,7 +227,7 @@ class Attempts:
                     url,
                     base + _own_fields(request, jar, url),
                     sink,
-                    limits=self._limits_of(rules),
+                    limits=limits._replace(deadline_s=deadline - time.monotonic()),
                     judge=judge,
                 )
                 wire_bytes += answer.wire_bytes
@@ -322,11 +325,11 @@ class Attempts:
             self._fields[agent] = fields
         return fields
 
-    def _limits_of(self, rules: Rules) -> Limits | None:
+    def _limits_of(self, rules: Rules) -> Limits:
+        limits = self._transport.limits
         cap = rules.spec.max_body_bytes
         if cap is None:
-            return None
-        limits = self._transport.limits
+            return limits
         return limits._replace(max_body_bytes=cap, max_wire_bytes=max(cap, limits.max_wire_bytes))
 
 

@@ -17,9 +17,9 @@ from schemas.reasons import Reason
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from fetchers.answer import Answer
     from fetchers.policy.robots import Robots
     from fetchers.policy.window import Host, Window
-    from fetchers.transport import Answer
     from fetchers.work import Work
     from schemas.crawl import CrawlSpec
     from streams.settings import Settings

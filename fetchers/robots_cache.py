@@ -30,7 +30,8 @@ from schemas.url import CrawlUrl
 from schemas.url import parse as parse_url
 
 if TYPE_CHECKING:
-    from fetchers.transport import Answer, Limits, Transport
+    from fetchers.answer import Answer, Limits
+    from fetchers.transport import Transport
     from schemas.reasons import Reason
 
 MAX_ENTRIES: Final = 50_000

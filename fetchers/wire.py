@@ -57,6 +57,7 @@ class Wire(asyncio.Protocol):
         self._lost = False
         self._closed: asyncio.Future[None] | None = None
         self._should_close = False
+        self._cut_off = False
         self._state: Literal["idle", "head", "body"] = "idle"
         self._head: Head | None = None
         self._buffer = bytearray()
@@ -98,9 +99,13 @@ class Wire(asyncio.Protocol):
         self._should_close = True
 
     def close(self) -> None:
-        """Close, whatever is unread."""
-        if self.transport is not None:
-            self.transport.abort() if self._state != "idle" else self.transport.close()
+        """Close; at once when something is unread, or when TLS would wait for the other side."""
+        transport = self.transport
+        if transport is not None:
+            if self._cut_off or transport.get_extra_info("sslcontext") is not None:
+                transport.abort()
+            else:
+                transport.close()
         self._cancel_timer()
 
     def abort(self) -> None:
@@ -162,7 +167,8 @@ class Wire(asyncio.Protocol):
     def finish(self) -> None:
         """The answer was read to its end: the connection is idle again, or to be closed."""
         assert self._head is not None
-        if not self._head.reusable or not self.at_end():
+        self._cut_off = not self.at_end()
+        if not self._head.reusable or self._cut_off:
             self._should_close = True
         self.used += 1
         self._begin_idle()
@@ -336,6 +342,7 @@ class Wire(asyncio.Protocol):
         if self._fault is None:
             self._fault = fault
         self._should_close = True
+        self._cut_off = True
         self._cancel_timer()
         self._wake()
 

@@ -18,7 +18,8 @@ PRESCAN_BYTES: Final = 1_024
 
 _CHARSET_PARAM = re.compile(r";[\t\n\r ]*charset=(?:\"((?:[^\"\\]|\\.)*)|([^;]*))", re.IGNORECASE)
 _META_CHARSET = re.compile(
-    rb"charset[\t\n\f\r ]*(?:=[\t\n\f\r ]*(?:\"([^\"]*)\"|'([^']*)'|([^\"'\t\n\f\r ;][^\t\n\f\r ;]*))|)",
+    rb"charset[\t\n\f\r ]*(?:=[\t\n\f\r ]*"
+    rb"(?:\"([^\"]*)\"|'([^']*)'|([^\"'\t\n\f\r ;][^\t\n\f\r ;]*))|)",
     re.IGNORECASE,
 )
 _XML_ENCODING = re.compile(rb"<\?xml[^>]*?encoding[\x00-\x20]*=[\x00-\x20]*([\"'])([^>]*?)\1")
@@ -31,6 +32,12 @@ _ATTRIBUTE = re.compile(
     rb"(?:[\t\n\f\r ]*=[\t\n\f\r ]*"
     rb"(?:\"(?P<double>[^\"]*)\"|'(?P<single>[^']*)'|(?P<bare>[^\"'>\t\n\f\r ][^\t\n\f\r >]*)?))?"
 )
+_USUAL = re.compile(
+    rb"\s*<!doctype html>\s*<html(?: [a-z]+=\"[^\"]*\")*+>\s*<head>\s*"
+    rb"<meta charset=\"([a-z0-9-]+)\"\s*/?>",
+    re.IGNORECASE,
+)
+"""How most pages begin; for these the prescan is one match."""
 
 
 class Charset(NamedTuple):
@@ -98,37 +105,42 @@ def xml_declaration(body: bytes) -> str | None:
 
 def prescan(head: bytes) -> str | None:
     """The encoding declared in the first bytes of HTML (HTML 13.2.3.2, prescan), or None."""
+    usual = _USUAL.match(head)
+    if usual is not None:
+        name = _declared(usual[1])
+        if name is not None:
+            return name
     if head.startswith(b"<\x00?\x00x\x00"):
         return "utf-16le"
     if head.startswith(b"\x00<\x00?\x00x"):
         return "utf-16be"
     at = 0
-    while (markup := _MARKUP.search(head, at)) is not None:
+    while at >= 0 and (markup := _MARKUP.search(head, at)) is not None:
         at = markup.start()
-        if markup[0] == b"<!--":
-            end = head.find(b"-->", at + 2)
-            if end < 0:
-                break
-            at = end + 3
-        elif _META.match(head, at):
+        if _META.match(head, at):
             name, at = _meta(head, at + 5)
             if name is not None:
                 return name
-        elif head[at + 1] in b"!?" or (
-            head[at + 1] == 0x2F and not head[at + 2 : at + 3].isalpha()
-        ):
-            end = head.find(b">", at)
-            if end < 0:
-                break
-            at = end + 1
         else:
-            end_of_name = _TAG_NAME_END.search(head, at)
-            if end_of_name is None:
-                break
-            at = end_of_name.start()
-            while (attribute := _ATTRIBUTE.match(head, at)) is not None:
-                at = attribute.end()
+            at = _behind(head, at)
     return xml_declaration(head)
+
+
+def _behind(head: bytes, at: int) -> int:
+    """Where the markup at a position that is no meta element ends; -1: not within these bytes."""
+    if head.startswith(b"<!--", at):
+        end = head.find(b"-->", at + 2)
+        return end + 3 if end >= 0 else -1
+    closing = head[at + 1] == 0x2F
+    if head[at + 1] in b"!?" or (closing and not head[at + 2 : at + 3].isalpha()):
+        return head.find(b">", at) + 1 or -1
+    end_of_name = _TAG_NAME_END.search(head, at)
+    if end_of_name is None:
+        return -1
+    at = end_of_name.start()
+    while (attribute := _ATTRIBUTE.match(head, at)) is not None:
+        at = attribute.end()
+    return at
 
 
 def _meta(head: bytes, at: int) -> tuple[str | None, int]:

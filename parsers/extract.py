@@ -9,7 +9,8 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from parsers.dates import iso, parse_ms
-from parsers.html import Document, Node, collapse
+from parsers.html import Document, Node
+from parsers.html_page import collapse
 from parsers.structured import Json
 from schemas.errors import ConfigError
 from schemas.url import Rejected, parse

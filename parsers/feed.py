@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from parsers.dates import past_ms
-from parsers.html import Document, collapse
+from parsers.html import Document
+from parsers.html_page import collapse
 from parsers.xmlstream import XmlStream
 
 if TYPE_CHECKING:
@@ -18,8 +19,11 @@ MAX_SUMMARY_CHARS: Final = 2_000
 _MAX_FIELD_CHARS: Final = 60_000
 _ITEMS: Final = ("item", "entry")
 _FIELDS: Final = frozenset(
-    "title link guid id pubdate date published updated issued modified description summary content"
-    " encoded language subtitle tagline".split()
+    (
+        *("title", "link", "guid", "id", "language", "description", "subtitle", "tagline"),
+        *("summary", "content", "encoded"),
+        *("pubdate", "date", "published", "updated", "issued", "modified"),
+    )
 )
 
 

@@ -58,7 +58,10 @@ _ROOT = re.compile(r"<(?:[A-Za-z_][\w.-]*:)?([A-Za-z_][\w.-]*)[\s/>]")
 _FEED_ROOTS: Final = frozenset(("rss", "feed", "rdf"))
 _SITEMAP_ROOTS: Final = frozenset(("urlset", "sitemapindex"))
 _URL_LINE = re.compile(r"\s*https?://\S+\s*(?:\n|$)", re.IGNORECASE)
-_MEDIA: Final = ("image/", "audio/", "video/", "font/")
+_MEDIA: Final = (
+    *("image/", "audio/", "video/", "font/"),
+    *("application/pdf", "application/zip", "application/gzip"),
+)
 _OPAQUE: Final = frozenset(
     ("", "application/octet-stream", "binary/octet-stream", "unknown/unknown")
 )
@@ -88,14 +91,10 @@ def classify(head: bytes, media_type: str, *, via: str = "") -> Kind:
         media_type: as declared, in lower case, without parameters; empty: none.
         via: how its URL was found; a text file found as a sitemap is one.
     """
-    if not head or head.startswith(_BINARY):
+    if not head or head.startswith(_BINARY) or media_type.startswith(_MEDIA):
         return "other"
     if is_html_type(media_type) and _OBVIOUS.match(head):
         return "html"
-    if media_type.startswith(_MEDIA):
-        return "other"
-    if media_type in ("application/pdf", "application/zip", "application/gzip"):
-        return "other"
     start = _start(head)
     root = root_of(start)
     if root in _SITEMAP_ROOTS:
@@ -104,15 +103,31 @@ def classify(head: bytes, media_type: str, *, via: str = "") -> Kind:
         return "feed"
     if is_html_type(media_type) or root == "html":
         return "html"
-    if media_type == "text/plain" or media_type in _OPAQUE:
-        if via == "sitemap" and _URL_LINE.match(start):
-            return "sitemap"
-        if media_type in _OPAQUE and _HTML.match(start):
-            return "html"
-        return "text" if media_type == "text/plain" and "\x00" not in start else "other"
-    if media_type.startswith("text/") or media_type in _TEXT or is_xml_type(media_type):
-        return "text"
-    return "text" if media_type.endswith("+json") else "other"
+    if media_type in _OPAQUE and _HTML.match(start):
+        return "html"
+    if (media_type in _OPAQUE or media_type == "text/plain") and (
+        via == "sitemap" and _URL_LINE.match(start)
+    ):
+        return "sitemap"
+    return "text" if _is_text(media_type) and "\x00" not in start else "other"
+
+
+def _is_text(media_type: str) -> bool:
+    return (
+        media_type.startswith("text/")
+        or media_type in _TEXT
+        or is_xml_type(media_type)
+        or media_type.endswith("+json")
+    )
+
+
+def in_gzip(head: bytes, via: str) -> Kind:
+    """What a gzip file holds, by the first bytes of its content: a sitemap, a feed, or `other`."""
+    for media_type in ("application/xml", "text/plain"):
+        found = classify(head, media_type, via=via)
+        if found in ("sitemap", "feed"):
+            return found
+    return "other"
 
 
 def root_of(start: str) -> str:

@@ -1,5 +1,7 @@
-"""Text without boilerplate. The only importer of trafilatura, which costs far more than the rest
-of parsing together and is loaded only for crawls that ask for it.
+"""Text without boilerplate.
+
+The only importer of trafilatura, which costs far more than the rest of parsing together and is
+loaded only for crawls that ask for it.
 """
 
 from __future__ import annotations

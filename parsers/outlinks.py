@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from parsers.html import SrcSet
+from parsers.html_page import SrcSet
 from parsers.links import Base, Target, link_header, refresh_target, srcset
 from schemas.reasons import Reason
 from schemas.url import Rejected
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from parsers.batches import LinkSink
-    from parsers.html import Page, RawLink
+    from parsers.html_page import Page, RawLink
     from schemas.records import Header, Outlink
 
 MAX_OUTLINK_CHARS: Final = 800_000
@@ -41,6 +41,7 @@ class Outlinks:
 def collect(raw: Iterable[RawLink], base: Base, sink: LinkSink, *, max_links: int) -> Outlinks:
     """Resolve the links of a page; what is no URL to fetch is counted in `sink`."""
     found = Outlinks()
+    targets, outlinks, followed = found.targets, found.outlinks, found.followed
     at_of: dict[str, int] = {}
     over: set[str] = set()
     rejected: set[str] = set()
@@ -55,18 +56,18 @@ def collect(raw: Iterable[RawLink], base: Base, sink: LinkSink, *, max_links: in
         url = target.url
         at = at_of.get(url)
         if at is not None:
-            if anchor and not found.outlinks[at]["anchor"]:
-                found.outlinks[at]["anchor"] = anchor
-            if not found.followed[at] and "nofollow" not in rel.split():
-                found.followed[at] = True
-        elif len(at_of) < max_links:
-            at_of[url] = len(at_of)
-            found.targets.append(target)
-            found.followed.append(not rel or "nofollow" not in rel.split())
-            found.outlinks.append({"url": url, "anchor": anchor, "rel": rel, "element": element})
+            if anchor and not outlinks[at]["anchor"]:
+                outlinks[at]["anchor"] = anchor
+            if not followed[at]:
+                followed[at] = "nofollow" not in rel.split()
+        elif len(targets) < max_links:
+            at_of[url] = len(targets)
+            targets.append(target)
+            followed.append(not rel or "nofollow" not in rel.split())
+            outlinks.append({"url": url, "anchor": anchor, "rel": rel, "element": element})
         else:
             over.add(url)
-        if element == "link" and not found.canonical and "canonical" in rel.split():
+        if rel and element == "link" and not found.canonical and "canonical" in rel.split():
             found.canonical = url
     found.over = len(over)
     return found

@@ -47,13 +47,14 @@ _START_S: Final = 60.0
 _CHECK_S: Final = 1.0
 _MAX_BACKOFF_S: Final = 10.0
 _LATER_S: Final = 2.0
-_ENVIRONMENT: Final = {
+ENVIRONMENT: Final = {
     # lexbor allocates and frees a tree's worth of memory for each page: keep it in the process.
     "MALLOC_TRIM_THRESHOLD_": "268435456",
     "MALLOC_MMAP_THRESHOLD_": "67108864",
     "MALLOC_TOP_PAD_": "16777216",
     "MALLOC_ARENA_MAX": "2",
 }
+"""Of parse processes; glibc reads these."""
 
 
 @dataclass(slots=True, eq=False)
@@ -343,7 +344,7 @@ class Pool:
                 json.dumps(self._config._asdict()),
                 stdin=asyncio.subprocess.DEVNULL,
                 pass_fds=fds,
-                env={**os.environ, **_ENVIRONMENT},
+                env={**os.environ, **ENVIRONMENT},
             )
         process = Process(self, cursor, child, heard_at=time.monotonic())
         self._processes.append(process)

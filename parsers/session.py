@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from parsers import charset
-from parsers.html import Document, Node, collapse
+from parsers.html import Document, Node
+from parsers.html_page import collapse
 from parsers.links import base_of
 from parsers.parse import CrawlParser, Failure, Parsed
 from schemas.admission import compile_rules
@@ -105,7 +106,7 @@ class Page:
 
     @property
     def record(self) -> dict[str, Any]:
-        """The record as it would be published, JSON fields opened; the reason when there is none."""
+        """The record as published, JSON fields opened; or the reason why there is none."""
         if isinstance(self.outcome, Failure):
             return {"reason": self.outcome.reason.value, "detail": self.outcome.detail}
         return readable(self.outcome)
@@ -197,7 +198,7 @@ def fetch(url: str, spec: CrawlSpec) -> tuple[FetchResult, bytes]:
         said = json.loads(done.stdout)
     except ValueError:
         raise TransientInfraError(f"{url}: not fetched (exit {done.returncode})") from None
-    if said.get("error") and not said.get("status"):
+    if said.get("error"):
         raise TransientInfraError(f"{url}: {said['error']}")
     body = base64.b64decode(said.get("body_base64") or "")
     headers = [(str(name).lower(), str(value)) for name, value in said.get("headers") or []]

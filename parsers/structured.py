@@ -8,7 +8,8 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from parsers.dates import past_ms
-from parsers.html import Document, Meta, Node, collapse
+from parsers.html import Document, Node
+from parsers.html_page import Meta, collapse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -25,8 +25,10 @@ _TOPICS: Final = (RECORDS, URLS)
 
 
 class Message(NamedTuple):
-    """A message to produce, as `streams.stage.Out`, which parse processes do without: loading it
-    would double the time that they take to start.
+    """A message to produce, as `streams.stage.Out`.
+
+    Parse processes do without that module: loading it would double the time that they take to
+    start.
     """
 
     topic: str
@@ -136,6 +138,6 @@ def crawl_of(message: bytes | None) -> str | None:
             break
     text = message[at + 1 : at + 1 + (size >> 1)]
     try:
-        return text.decode() if size & 1 == 0 and len(text) == size >> 1 else None
+        return text.decode() if text and len(text) << 1 == size else None
     except UnicodeDecodeError:
         return None

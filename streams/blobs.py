@@ -115,15 +115,3 @@ class BlobStore:
                 plain = inflate.decompress(piece[at : at + 4_096])
                 if plain:
                     yield plain
-
-    async def read_body(self, key: str, coding: str, limit_bytes: int) -> tuple[bytes, bool]:
-        """The first bytes of a decoded body, and whether there were more than the limit."""
-        pieces: list[bytes] = []
-        left = limit_bytes
-        async for piece in self.stream_body(key, coding):
-            if len(piece) > left:
-                pieces.append(piece[:left])
-                return b"".join(pieces), True
-            pieces.append(piece)
-            left -= len(piece)
-        return b"".join(pieces), False

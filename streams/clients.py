@@ -7,9 +7,11 @@ acks=all through the idempotent producer, zstd.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import ssl
+import time
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
@@ -22,6 +24,8 @@ from schemas.errors import ConfigError
 from schemas.topics import MAX_MESSAGE_BYTES, physical
 from streams.settings import Settings
 
+FETCH_PACE_S = 0.025
+"""Least time between getting messages and asking the broker for the next."""
 _POLL_INTERVAL_S = 1_800
 
 
@@ -89,7 +93,38 @@ def make_consumer(
         "max_partition_fetch_bytes": 1024 * 1024,
         "request_timeout_ms": 30_000,
     }
-    return AIOKafkaConsumer(**(options | overrides))
+    return PacedConsumer(**(options | overrides))
+
+
+class PacedConsumer(AIOKafkaConsumer):  # type: ignore[misc]
+    """A consumer that asks for more no sooner than `FETCH_PACE_S` after it got something.
+
+    Kafka answers as soon as there is one message, and a request for all partitions costs the
+    broker and us about a millisecond each. On a busy system the pace makes one request bring what
+    ten would have; on an idle one nothing is ever waited for.
+    """
+
+    async def start(self) -> None:
+        """Connect; see aiokafka."""
+        await super().start()
+        fetcher = self._fetcher
+        ask = fetcher._proc_fetch_request  # noqa: SLF001 - there is no setting for this
+        told_at = 0.0
+
+        async def paced(assignment: Any, node: Any, request: Any) -> bool:
+            nonlocal told_at
+            wait_s = told_at + FETCH_PACE_S - time.monotonic()
+            if wait_s > 0:
+                try:
+                    await asyncio.sleep(wait_s)
+                except asyncio.CancelledError:  # as the method itself does
+                    return False
+            found = bool(await ask(assignment, node, request))
+            if found:
+                told_at = time.monotonic()
+            return found
+
+        fetcher._proc_fetch_request = paced  # noqa: SLF001 - as above
 
 
 def generation(consumer: AIOKafkaConsumer) -> int:
@@ -117,12 +152,12 @@ async def committed(
 def make_producer(settings: Settings, **overrides: Any) -> AIOKafkaProducer:
     """An idempotent producer (acks=all), not started.
 
-    A linger of 10 ms delays nothing when idle: aiokafka sends the first message at once and then
+    A linger of 25 ms delays nothing when idle: aiokafka sends the first message at once and then
     waits that long before the next request to the same broker.
     """
     options = connection(settings) | {
         "enable_idempotence": True,
-        "linger_ms": 10,
+        "linger_ms": 25,
         "max_batch_size": 512 * 1024,
         "max_request_size": MAX_MESSAGE_BYTES,
         "compression_type": "zstd",

@@ -22,6 +22,7 @@ from prometheus_client import (
     Gauge,
     Histogram,
     ProcessCollector,
+    disable_created_metrics,
     generate_latest,
 )
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -29,6 +30,9 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from schemas.errors import ConfigError
 
 log = structlog.get_logger(__name__)
+
+# A `_created` series beside each counter and histogram doubles their number and says nothing here.
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 Counts = Mapping[str, Mapping[str, int]]
 """Counters by crawl id, then by name. The name `pages` feeds the page budget."""

@@ -111,6 +111,7 @@ class Runtime:
         self._lease_until = 0.0
         """Until then nobody else can own our partitions."""
         self._committed: dict[Source, tuple[int, str]] = {}
+        self._partitions: dict[Source, TopicPartition] = {}
         self._working = False
         self._turn = asyncio.Lock()
         """Held while partitions are taken over or given back."""
@@ -492,7 +493,11 @@ class Runtime:
             self._committed.clear()
 
     def _kafka(self, source: Source) -> TopicPartition:
-        return TopicPartition(physical(source.topic, self.settings.topic_prefix), source.partition)
+        found = self._partitions.get(source)
+        if found is None:
+            topic = physical(source.topic, self.settings.topic_prefix)
+            found = self._partitions[source] = TopicPartition(topic, source.partition)
+        return found
 
     def _source(self, partition: TopicPartition) -> Source:
         return Source(logical(partition.topic, self.settings.topic_prefix), partition.partition)

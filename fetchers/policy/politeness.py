@@ -14,8 +14,10 @@ MAX_ADAPTIVE_S: Final = 30.0
 BACKOFF_S: Final = 30.0
 """Pause after a first 429 or 503 without a Retry-After; it doubles with each further one."""
 MAX_BACKOFF_S: Final = 3_600.0
+LEAST_PENALTY_S: Final = 0.25
+"""What a first push-back adds to the delay of a host that had none."""
 MAX_PENALTY_S: Final = 300.0
-_LEAST_PENALTY_S = 0.05
+_GONE_S = 0.02
 _MAX_DOUBLINGS = 12
 
 
@@ -98,7 +100,7 @@ def welcomed(pace: Pace) -> Pace:
     if not pace.strikes and not pace.penalty_s:
         return pace
     penalty_s = pace.penalty_s / 2
-    return pace._replace(penalty_s=penalty_s if penalty_s >= _LEAST_PENALTY_S else 0.0, strikes=0)
+    return pace._replace(penalty_s=penalty_s if penalty_s >= _GONE_S else 0.0, strikes=0)
 
 
 def pushed_back(
@@ -119,24 +121,18 @@ def pushed_back(
         retry_after_s: see `fetchers.policy.retry_after.wait_s`; None: not said.
         now: when the answer came.
         jitter: in [0, 1); spreads the end of the pause.
-        scale: of the back-off, as the retry tiers are scaled.
+        scale: of back-off and penalty, as the retry tiers are scaled.
     """
     doubled = BACKOFF_S * 2.0 ** min(pace.strikes, _MAX_DOUBLINGS)
     backoff_s = min(doubled, MAX_BACKOFF_S) * scale
     pause_s = backoff_s if retry_after_s is None else retry_after_s
     pause_s = max(pause_s, delay_s) * (1.0 + JITTER * jitter)
-    penalty_s = min(max(pace.penalty_s * 2, delay_s, 0.25), MAX_PENALTY_S)
+    least_s = max(delay_s, LEAST_PENALTY_S * scale)
+    penalty_s = min(max(pace.penalty_s * 2, least_s), MAX_PENALTY_S * scale)
     until = now + pause_s
     return pace._replace(
         next_at=max(pace.next_at, until),
         penalty_s=penalty_s,
         strikes=pace.strikes + 1,
         blocked_until=max(pace.blocked_until, until),
-    )
-
-
-def blocked(pace: Pace, until: float) -> Pace:
-    """The pace of a host that must not be asked before `until`, its robots.txt included."""
-    return pace._replace(
-        next_at=max(pace.next_at, until), blocked_until=max(pace.blocked_until, until)
     )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import fcntl
-import json
 import os
 import shutil
 import signal
@@ -19,52 +17,12 @@ from typing import Final, NamedTuple, Self
 
 from streams.broker import config, jars, java, probe
 from streams.broker.errors import AlreadyRunningError, BrokerError
+from streams.broker.places import Places, held, locked, read_json, write_json
 from streams.guard import Guard
 
 _POLL_S: Final = 0.05
 _TAIL_LINES: Final = 25
 _LEAST_FREE_BYTES: Final = 64 * 1024 * 1024
-
-
-class Places(NamedTuple):
-    """Files of a broker within the project's data folder."""
-
-    root: Path
-
-    @property
-    def state(self) -> Path:
-        """`{"pid": ..., "bootstrap": ...}` of the running broker; absent after a clean stop."""
-        return self.root / "broker.json"
-
-    @property
-    def home(self) -> Path:
-        """Everything of Kafka's but its logs."""
-        return self.root / "kafka"
-
-    @property
-    def data(self) -> Path:
-        """Kafka's log.dirs."""
-        return self.home / "data"
-
-    @property
-    def lock(self) -> Path:
-        """Locked (flock) by the Java process for as long as it lives."""
-        return self.home / "lock"
-
-    @property
-    def ports(self) -> Path:
-        """The ports of the last start, to be used again."""
-        return self.home / "ports.json"
-
-    @property
-    def log(self) -> Path:
-        """Kafka's own log, rotated."""
-        return self.root / "logs" / "kafka.log"
-
-    @property
-    def console(self) -> Path:
-        """What the JVM itself prints; of the last start only."""
-        return self.root / "logs" / "kafka.out"
 
 
 class BrokerStatus(NamedTuple):
@@ -112,7 +70,7 @@ class EmbeddedBroker:
         """The Java process, if started from here and not yet stopped."""
         return self._process.pid if self._process else None
 
-    def start(self, *, timeout_s: float = 60.0, attach: bool = False) -> str:
+    def start(self, *, timeout_s: float = 120.0, attach: bool = False) -> str:
         """Start the broker and return its bootstrap address once it serves requests.
 
         With `attach`, the address of a broker that already runs in the folder is returned
@@ -121,7 +79,7 @@ class EmbeddedBroker:
         """
         deadline = time.monotonic() + timeout_s
         self._make_folders()
-        with _locked(self._places) as lock:
+        with locked(self._places) as lock:
             if lock is None:
                 return self._attach(deadline) if attach else self._refuse()
             classpath = jars.ensure()
@@ -264,7 +222,7 @@ class EmbeddedBroker:
         if self._guard:
             self._guard.watch(self._process.pid)
         bootstrap = f"{config.HOST}:{port}"
-        _write_json(places.state, {"pid": self._process.pid, "bootstrap": bootstrap})
+        write_json(places.state, {"pid": self._process.pid, "bootstrap": bootstrap})
 
     def _await_ready(self, bootstrap: str, deadline: float, timeout_s: float) -> None:
         process = self._process
@@ -323,8 +281,8 @@ def serving(data_dir: Path) -> Iterator[str]:
 def status(data_dir: Path) -> BrokerStatus:
     """Whether a broker runs in a data folder, from any process. Takes a few milliseconds."""
     places = Places(data_dir.absolute())
-    state = _read_json(places.state)
-    if state is None or not _held(places.lock):
+    state = read_json(places.state)
+    if state is None or not held(places.lock):
         return BrokerStatus(running=False, ready=False, pid=None, bootstrap=None)
     bootstrap = str(state["bootstrap"])
     return BrokerStatus(
@@ -344,7 +302,7 @@ def stop(data_dir: Path, timeout_s: float = 20.0) -> bool:
             os.kill(found.pid, number)
         deadline = time.monotonic() + patience_s
         while time.monotonic() < deadline:
-            if not _held(places.lock):
+            if not held(places.lock):
                 places.state.unlink(missing_ok=True)
                 return True
             time.sleep(_POLL_S)
@@ -356,66 +314,15 @@ def start_cache() -> Path:
     return jars.cache_dir(jars.locked()) / "start.aot"
 
 
-def _held(lock: Path) -> bool:
-    """Whether a live process holds a lock file."""
-    try:
-        fd = os.open(lock, os.O_RDONLY)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    else:
-        return False
-    finally:
-        os.close(fd)
-
-
-@contextlib.contextmanager
-def _locked(places: Places) -> Iterator[int | None]:
-    """The folder's lock, or None when a broker has it.
-
-    A `status` elsewhere holds it for an instant too; a broker has it for good, so ask twice.
-    """
-    fd = os.open(places.lock, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        for _ in range(5):
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                time.sleep(_POLL_S)
-            else:
-                yield fd
-                return
-        yield None
-    finally:
-        os.close(fd)
-
-
 def _ports(remembered: Path, wanted: int | None) -> tuple[int, int]:
     """Ports of the broker and of its controller."""
-    last = _read_json(remembered) or {}
+    last = read_json(remembered) or {}
     if wanted is not None and not probe.is_free(wanted):
         raise BrokerError(f"port {wanted} on {config.HOST} is taken by another process")
     port = wanted or probe.free_port(last.get("port"))
     controller = probe.free_port(last.get("controller_port"), other_than=port)
-    _write_json(remembered, {"port": port, "controller_port": controller})
+    write_json(remembered, {"port": port, "controller_port": controller})
     return port, controller
-
-
-def _read_json(path: Path) -> dict[str, int | str] | None:
-    try:
-        found = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def _write_json(path: Path, value: dict[str, int | str]) -> None:
-    new = path.with_suffix(".new")
-    new.write_text(json.dumps(value), "utf-8")
-    new.replace(path)
 
 
 def _tail(text: str) -> str:

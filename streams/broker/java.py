@@ -14,6 +14,7 @@ from streams.broker.errors import BrokerError
 LEAST: Final = 17
 # JEP 483 and 514: classes are loaded and linked beforehand. A start takes a third of the time.
 _AOT: Final = 25
+_UNSAFE_WARNS: Final = 24
 
 
 class Java(NamedTuple):
@@ -92,6 +93,9 @@ def options(java: Java, heap_mb: int, start_cache: Path | None) -> list[str]:
         "-XX:+ExitOnOutOfMemoryError",
         "-Djava.awt.headless=true",
     ]
+    if java.release >= _UNSAFE_WARNS:
+        # Kafka unmaps files with it; the warning is for its authors.
+        chosen.append("--sun-misc-unsafe-memory-access=allow")
     if java.caches_start and start_cache is not None and start_cache.is_file():
         chosen += [f"-XX:AOTCache={start_cache}", "-Xlog:aot*=off", "-Xlog:cds*=off"]
     return chosen

@@ -39,6 +39,18 @@ def load() -> DedupApp:
         settings = load_settings()
         configure(settings, "dedup")
         quiet()
+        use_uvloop()
         return build(settings)
     except ConfigError as error:
         die(str(error), EXIT_CONFIG)
+
+
+def use_uvloop() -> None:
+    """Have Faust's loops, and those of its consumer threads, made by uvloop where there is one."""
+    import asyncio
+
+    try:
+        import uvloop
+    except ImportError:
+        return
+    asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())

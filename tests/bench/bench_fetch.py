@@ -31,9 +31,9 @@ from schemas.codec import encode
 from schemas.crawl import CrawlSpec
 from schemas.topics import FETCH_REQUESTS
 from schemas.url import url_id
-from streams.metrics import Metrics
+from streams.metrics import Counts, Metrics
 from streams.settings import load
-from streams.stage import Context, Counts, Delivery, Out, Source
+from streams.stage import Context, Delivery, Out, Source
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

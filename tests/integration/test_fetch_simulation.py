@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from fetchers.answer import Answer, Limits
 from fetchers.policy import politeness
 from fetchers.policy.window import Host, Window
-from fetchers.transport import Answer, Limits
 from schemas.crawl import CrawlSpec
 from schemas.reasons import REASONS, Reason
 from schemas.topics import RETRY_TIERS_S

@@ -295,7 +295,7 @@ async def test_the_event_loop_is_never_blocked(scene: Scene) -> None:
     assert worst < 0.5
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("kind", ["sitemap", "feed"])
 async def test_a_huge_document_is_read_with_flat_memory(
     scene: Scene, tmp_path: Path, kind: str

@@ -114,7 +114,7 @@ def test_retry_after_is_kept_but_never_below_the_delay() -> None:
 
 
 def test_an_earlier_pause_is_not_shortened() -> None:
-    long = politeness.blocked(politeness.FRESH, 1000.0)
+    long = politeness.FRESH._replace(next_at=1000.0)
     assert politeness.pushed_back(
         long, delay_s=1.0, retry_after_s=1.0, now=0.0, jitter=0.0
     ).next_at == 1000.0  # fmt: skip

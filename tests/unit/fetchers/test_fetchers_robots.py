@@ -188,12 +188,11 @@ def test_matching_takes_microseconds() -> None:
     lines += [f"Disallow: /*.{ext}$" for ext in ("php", "cgi", "asp", "zip", "exe")]
     lines += ["Allow: /*/public/", "Disallow: /search?*q="]
     rules = parse("\n".join(lines).encode(), "acmebot")
-    best = min(_time(rules) for _ in range(5))
-    assert best < 20e-6
+    assert min(_time(rules) for _ in range(5)) < 50e-6
 
 
 def _time(rules: Any) -> float:
-    began = time.perf_counter()
-    for _ in range(200):
+    began = time.thread_time()
+    for _ in range(500):
         is_allowed(rules, "/some/ordinary/page-of-a-site.html?id=42&x=y")
-    return (time.perf_counter() - began) / 200
+    return (time.thread_time() - began) / 500

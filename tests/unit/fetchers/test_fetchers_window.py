@@ -8,7 +8,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fetchers.policy import breaker, politeness
+from fetchers.policy import breaker
 from fetchers.policy.window import Deferral, Host, Window
 from schemas.reasons import Reason
 from schemas.topics import RETRY_TIERS_S
@@ -215,7 +215,7 @@ def test_a_request_with_priority_does_not_wait_behind_the_deferred() -> None:
 def test_slots_of_a_blocked_host_begin_after_the_block() -> None:
     window = _window()
     host = _host(window, "h")
-    host.pace = politeness.blocked(host.pace, 700.0)
+    host.pace = host.pace._replace(next_at=700.0)
     first, second = window.defer(host, now=0.0), window.defer(host, now=0.0)
     assert (first.wait_s, second.wait_s) == (700.0, 701.0)
 

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from parsers.links import link_header, refresh_target, srcset
+from parsers.parse import CrawlParser, Parsed
 from schemas.reasons import Reason
 from tests.cases import case, given
 from tests.unit.parsers.parsing import (
@@ -211,15 +214,20 @@ def test_known_links_are_not_sent_again() -> None:
     known: set[bytes] = set()
     parser = crawl_parser(known)
     body = b"<a href=/nav><a href=/one><a href=#top>"
-    first = parser.parse(fetch_result(body), body, NOW_MS)
-    again = parser.parse(fetch_result(body), body, NOW_MS)
-    assert not hasattr(first, "reason")
-    assert sent(first) == sent(again) == ["http://a.example/nav", "http://a.example/one"]  # type: ignore[arg-type]
-    known.update(first.sent)  # type: ignore[union-attr]
-    last = parser.parse(fetch_result(body), body, NOW_MS)
-    assert sent(last) == []  # type: ignore[arg-type]
-    assert last.counts["links_known"] == 2  # type: ignore[union-attr]
-    assert len(links(last)) == 3  # type: ignore[arg-type]
+    first = _parse(parser, body)
+    again = _parse(parser, body)
+    assert sent(first) == sent(again) == ["http://a.example/nav", "http://a.example/one"]
+    known.update(first.sent)
+    last = _parse(parser, body)
+    assert sent(last) == []
+    assert last.counts["links_known"] == 2
+    assert len(links(last)) == 3
+
+
+def _parse(parser: CrawlParser, body: bytes, url: str = PAGE) -> Parsed:
+    outcome = parser.parse(fetch_result(body, url=url), body, NOW_MS)
+    assert isinstance(outcome, Parsed)
+    return outcome
 
 
 def test_the_resolver_remembers_without_mixing_folders_schemes_or_queries() -> None:
@@ -241,8 +249,7 @@ def test_the_resolver_remembers_without_mixing_folders_schemes_or_queries() -> N
     for _ in range(2):
         for base, href, url in rows:
             body = f'<a href="{href}">'.encode()
-            outcome = parser.parse(fetch_result(body, url=base), body, NOW_MS)
-            assert links(outcome) == [url]  # type: ignore[arg-type]
+            assert links(_parse(parser, body, base)) == [url]
 
 
 @pytest.mark.parametrize(
@@ -271,7 +278,7 @@ def test_link_header() -> None:
 
 def test_sitemaps_of_the_host() -> None:
     robots = ["https://a.example/s.xml", "ftp://a.example/x", "http://other.example/s.xml"]
-    result = {"sitemaps": robots, "url": "http://a.example/p"}
+    result: dict[str, Any] = {"sitemaps": robots, "url": "http://a.example/p"}
     off = parsed(b"x", **result)
     assert off.batches == []
     use = parsed(b"x", spec={"sitemaps": "robots", "include": ["/only/"]}, **result)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import time
+from typing import Any
 
 import pytest
 
@@ -11,8 +12,9 @@ from tests.unit.parsers.parsing import links, parsed, sent
 URL = "https://a.example/s/sitemap.xml"
 
 
-def _urls(body: bytes, **changes: object) -> list[str]:
-    given = {"url": URL, "content_type": "application/xml", "via": "sitemap", **changes}
+def _urls(body: bytes, **changes: Any) -> list[str]:
+    given: dict[str, Any] = {"url": URL, "content_type": "application/xml", "via": "sitemap"}
+    given |= changes
     return sent(parsed(body, **given))
 
 
@@ -114,7 +116,11 @@ def test_text_sitemaps() -> None:
     body = (
         b"\xef\xbb\xbfhttps://a.example/1\r\nnothing\n\nHTTPS://a.example/2\nhttps://a.example/la"
     )
-    given = {"url": "https://a.example/sitemap.txt", "content_type": "text/plain", "via": "sitemap"}
+    given: dict[str, Any] = {
+        "url": "https://a.example/sitemap.txt",
+        "content_type": "text/plain",
+        "via": "sitemap",
+    }
     outcome = parsed(body, **given)
     assert sent(outcome) == [f"https://a.example/{name}" for name in ("1", "2", "la")]
     assert outcome.record["kind"] == "sitemap"

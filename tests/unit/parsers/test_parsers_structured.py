@@ -164,6 +164,6 @@ def test_simhash_equals_the_plain_definition() -> None:
     ]
     value = 0
     for lane in range(64):
-        ones = sum((gram >> (63 - lane)) & 1 for gram in grams)
+        ones = sum((gram >> lane) & 1 for gram in grams)
         value |= (ones > len(grams) / 2) << lane
     assert simhash(text) & ((1 << 64) - 1) == value

@@ -106,6 +106,9 @@ class Crawl:
         return self._verdict()
 
     def _start(self, role: Role, number: int) -> None:
+        running = self.running.get((role, number))
+        if running is not None and running.process.alive:
+            return
         tag = f"{role}-{number}"
         if role == "dedup":
             self.running[role, number] = Dedup(self.scene, tag, self.folders[number])
@@ -144,10 +147,7 @@ class Crawl:
 
     def _restart_if_dead(self, role: Role, number: int) -> None:
         """A supervisor's look, a little after a process went on."""
-        self.world.after(
-            RESTART_S,
-            lambda: None if self.running[role, number].process.alive else self._start(role, number),
-        )
+        self.world.after(RESTART_S, self._start, role, number)
 
     def _at_rest(self) -> bool:
         if self._faults_left or self.world.now < self.kafka.down_until:

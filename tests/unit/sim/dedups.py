@@ -60,6 +60,7 @@ class Dedup:
         self.group: Group = scene.kafka.group(DEDUP_APP, (URLS,))
         self.folder = folder
         self.generation = -1
+        self.joins = 0
         self.lanes: dict[int, Lane] = {}
         self.working = False
         self._back = False
@@ -88,10 +89,11 @@ class Dedup:
 
     def _join(self) -> None:
         self._joining = True
+        self.joins += 1
         self.group.join(self)
 
-    def assigned(self, generation: int, sources: frozenset[Source]) -> None:
-        if not self.group.accepts(self, generation):
+    def assigned(self, generation: int, sources: frozenset[Source], joins: int) -> None:
+        if joins != self.joins or not self.group.accepts(self, generation):
             return
         self.generation = generation
         self._back = self._joining = False
@@ -123,7 +125,10 @@ class Dedup:
     def leave(self) -> None:
         """SIGTERM."""
         self._leaving = True
-        self.give_back()
+        if self._joining:
+            self._rejoin()
+        else:
+            self.give_back()
 
     def _maybe_given_back(self) -> None:
         if self._back and not any(lane.sending or lane.waiting for lane in self.lanes.values()):

@@ -26,8 +26,10 @@ class Member(Protocol):
 
     process: Process
     generation: int
+    joins: int
+    """How often it joined: an answer to an earlier join is no answer."""
 
-    def assigned(self, generation: int, sources: frozenset[Source]) -> None: ...
+    def assigned(self, generation: int, sources: frozenset[Source], joins: int) -> None: ...
 
     def give_back(self) -> None: ...
 
@@ -111,7 +113,8 @@ class Group:
         ]
         for at, member in enumerate(members):
             mine = frozenset(one for one in sources if one.partition % len(members) == at)
-            member.process.after(LATENCY_S, member.assigned, self.generation, mine)
+            answer = (self.generation, mine, member.joins)
+            member.process.after(LATENCY_S, member.assigned, *answer)
 
 
 class Kafka:

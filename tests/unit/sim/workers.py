@@ -77,6 +77,7 @@ class Worker:
         self.process = Process(scene.kafka.world, tag)
         self.group: Group = scene.kafka.group(self.group_name, self.topics)
         self.generation = -1
+        self.joins = 0
         self.epoch = 0
         self.ledgers: dict[Source, OffsetLedger] = {}
         self.position: dict[Source, int] = {}
@@ -97,6 +98,7 @@ class Worker:
 
     def _join(self) -> None:
         self._joining = True
+        self.joins += 1
         self.group.join(self)
 
     def _heartbeat(self) -> None:
@@ -112,8 +114,8 @@ class Worker:
                 self.give_back()
         self.process.after(HEARTBEAT_S, self._heartbeat)
 
-    def assigned(self, generation: int, sources: frozenset[Source]) -> None:
-        if not self.group.accepts(self, generation):
+    def assigned(self, generation: int, sources: frozenset[Source], joins: int) -> None:
+        if joins != self.joins or not self.group.accepts(self, generation):
             return
         self.generation = generation
         self._joining = False

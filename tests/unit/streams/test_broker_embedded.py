@@ -23,7 +23,7 @@ from streams.broker import (
     jars,
     java,
 )
-from streams.broker.embedded import Places
+from streams.broker.places import Places
 
 NOT_RUNNING = BrokerStatus(running=False, ready=False, pid=None, bootstrap=None)
 

@@ -17,14 +17,15 @@ import pytest
 import zstandard
 
 from fetchers.addresses import AddressRule
+from fetchers.answer import Answer, Limits
 from fetchers.body import BodySink
 from fetchers.resolver import Resolver
-from fetchers.transport import Answer, Limits, Transport
+from fetchers.transport import Transport
 from schemas.reasons import Reason
 from tests.cases import case, given
 from tests.unit.fetchers.fakes import Request, Web, html, response, settings_for
 
-DATA = Path(__file__).parents[2] / "data"
+DATA = Path(__file__).parents[1] / "data"
 PLAIN = b"<p>hello</p>"
 LIMITS = Limits(
     deadline_s=3.0,

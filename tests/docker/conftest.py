@@ -1,0 +1,26 @@
+"""Without Docker these tests are left out, and say so; in CI that is a failure."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.docker.system import IMAGE, inspect_image, problem
+
+
+@pytest.fixture(scope="session")
+def docker() -> None:
+    """A daemon and our image."""
+    found = problem()
+    if not found and not inspect_image(IMAGE):
+        found = f"there is no image {IMAGE}"
+    if found:
+        text = (
+            f"{found}: the Docker tests are left out. On Debian, as root, tests/docker/setup.sh"
+            " makes all that they need; elsewhere: docker build -f deploy/Dockerfile"
+            " -t crawlstream:local ."
+        )
+        if os.environ.get("CI") == "true":
+            pytest.fail(text)
+        pytest.skip(text)
