@@ -48,7 +48,6 @@ class Reason(enum.StrEnum):
     TRANSFER_CODING = "transfer_coding"
     INCOMPLETE = "incomplete"
     HEADERS_TOO_LARGE = "headers_too_large"
-    BODY_TOO_LARGE = "body_too_large"
     CONTENT_CODING = "content_coding"
     BOMB = "bomb"
     TOO_MANY_REDIRECTS = "too_many_redirects"
@@ -163,7 +162,6 @@ REASONS: dict[Reason, ReasonRow] = {
     R.TRANSFER_CODING: _permanent(),
     R.INCOMPLETE: _retry("url", 30.0, 4),
     R.HEADERS_TOO_LARGE: _permanent(),
-    R.BODY_TOO_LARGE: _permanent(),
     R.CONTENT_CODING: _permanent(),
     R.BOMB: _permanent("url", "warning"),
     R.TOO_MANY_REDIRECTS: _permanent(),

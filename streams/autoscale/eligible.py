@@ -18,6 +18,7 @@ ELIGIBLE: Final = "crawler_eligible_backlog"
 WINDOW: Final = "crawler_window_requests"
 READY: Final = "crawler_ready_requests"
 FETCHED: Final = "crawler_requests_total"
+CPU: Final = "process_cpu_seconds_total"
 
 _TIMEOUT_S = 3.0
 _MOST_BYTES = 4 * 1024 * 1024
@@ -41,19 +42,20 @@ class Sample(NamedTuple):
 
     gauges: Mapping[str, float]
     fetched: float
+    cpu_s: float | None
 
 
 class Workers:
     """Scrapes every fetcher's /metrics. The addresses are asked for at each read.
 
-    The finished requests of each fetcher are followed one by one, so that a restart (its counter
-    begins at 0 again) or a fetcher that goes away does not turn the total back.
+    The counters of each fetcher are followed one by one, so that a restart (they begin at 0 again)
+    or a fetcher that goes away does not turn the totals back.
     """
 
     def __init__(self, addresses: Callable[[], Sequence[str]]) -> None:
         self._addresses = addresses
-        self._seen: dict[str, float] = {}
-        self._fetched = 0.0
+        self._seen: dict[tuple[str, str], float] = {}
+        self._totals = {FETCHED: 0.0, CPU: 0.0}
 
     async def read(self) -> Held | None:
         """Sum over the fetchers; None when none, or fewer than four of five, answered."""
@@ -72,22 +74,29 @@ class Workers:
         if len(samples) < _ENOUGH * len(addresses):
             return None
         scale = len(addresses) / len(samples)
-        self._follow(samples)
+        for address, sample in samples.items():
+            self._follow(address, FETCHED, sample.fetched)
+            if sample.cpu_s is not None:
+                self._follow(address, CPU, sample.cpu_s)
         gauges = [sample.gauges for sample in samples.values()]
         ready = [item[READY] for item in gauges if READY in item]
         return Held(
             eligible=scale * sum(item[ELIGIBLE] for item in gauges),
             window=scale * sum(item[WINDOW] for item in gauges),
-            fetched=self._fetched,
+            fetched=self._totals[FETCHED],
             ready=scale * sum(ready) if len(ready) == len(gauges) else None,
+            cpu_s=self._totals[CPU],
+            fetchers=sum(sample.cpu_s is not None for sample in samples.values()),
         )
 
-    def _follow(self, samples: Mapping[str, Sample]) -> None:
-        for address, sample in samples.items():
-            before = self._seen.get(address, 0.0)
-            grown = sample.fetched - before
-            self._fetched += grown if grown >= 0 else sample.fetched
-            self._seen[address] = sample.fetched
+    def _follow(self, address: str, name: str, value: float) -> None:
+        before = self._seen.get((address, name))
+        self._seen[address, name] = value
+        if before is None and name == CPU:
+            # A fetcher seen for the first time spent its CPU before.
+            return
+        grown = value - (before or 0.0)
+        self._totals[name] += grown if grown >= 0 else value
 
 
 class Prometheus:
@@ -150,7 +159,7 @@ def parse(text: str) -> Sample | None:
     sums: dict[str, float] = {}
     for line in text.splitlines():
         name = line.partition("{")[0].partition(" ")[0]
-        if name in (ELIGIBLE, WINDOW, READY, FETCHED):
+        if name in (ELIGIBLE, WINDOW, READY, FETCHED, CPU):
             # A value may be followed by a timestamp, and label values may hold spaces.
             value = line.rpartition("}")[2].split() if "{" in line else line.split()[1:]
             try:
@@ -159,7 +168,7 @@ def parse(text: str) -> Sample | None:
                 return None
     if ELIGIBLE not in sums or WINDOW not in sums:
         return None
-    return Sample(sums, sums.get(FETCHED, 0.0))
+    return Sample(sums, sums.get(FETCHED, 0.0), sums.get(CPU))
 
 
 def _scrape(address: str) -> Sample | None:

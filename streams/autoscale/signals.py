@@ -30,6 +30,10 @@ class Snapshot:
         }
 
 
+_COMPUTES = 0.85
+"""Cores that a fetcher uses, of the one that it can, when it counts as computing all the time."""
+
+
 class Held(NamedTuple):
     """What the fetchers together say of the requests that they hold."""
 
@@ -41,6 +45,10 @@ class Held(NamedTuple):
     """Requests finished since some past instant; only its growth counts."""
     ready: float | None = None
     """Requests whose host is due and that wait only for a free connection; None: not exported."""
+    cpu_s: float = 0.0
+    """CPU time spent since some past instant; only its growth counts."""
+    fetchers: int = 0
+    """Fetchers that the CPU time is of; 0: it is not known."""
 
 
 class Signals(NamedTuple):
@@ -102,10 +110,21 @@ def of_fetchers(before: Snapshot, now: Snapshot, was: Held, held: Held) -> Signa
         )
         for partition, end in sorted(now.ends.items())
     )
-    saturated = None
-    if held.ready is not None and was.ready is not None:
-        saturated = min(held.ready, was.ready) >= max(1.0, served)
-    return Signals(work, total, saturated, ())
+    return Signals(work, total, _saturated(was, held, served, span), ())
+
+
+def _saturated(was: Held, held: Held, served: float, span: float) -> bool | None:
+    """Whether the fetchers, not politeness, bound what is fetched; None: not known.
+
+    Either due requests wait for a connection, at least a second's worth at both ends of the
+    interval, or the fetchers compute all the time: then responses wait for them, and a host whose
+    one request is answered late has none that is due.
+    """
+    if held.fetchers and (held.cpu_s - was.cpu_s) / span / held.fetchers >= _COMPUTES:
+        return True
+    if held.ready is None or was.ready is None:
+        return None
+    return min(held.ready, was.ready) >= max(1.0, served)
 
 
 def _incomparable(before: Snapshot, now: Snapshot) -> str:

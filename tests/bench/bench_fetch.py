@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import multiprocessing
 import sys
 import tempfile
@@ -107,7 +108,11 @@ async def shared_httpx(urls: Sequence[str]) -> None:
     async with httpx.AsyncClient(timeout=30, limits=limits) as client:
 
         async def fetch(url: str) -> None:
-            assert len((await client.get(url)).content) == len(PAGE)
+            for _ in range(3):  # its pool drops a connection now and then on a busy machine
+                with contextlib.suppress(httpx.ReadError):
+                    assert len((await client.get(url)).content) == len(PAGE)
+                    return
+            raise AssertionError(url)
 
         await _drive(urls, fetch)
 
@@ -230,7 +235,8 @@ def main() -> int:
     ]
     figures = {}
     for name, contender in CONTENDERS.items():
-        figures[name] = min(measure(urls, contender) for _ in range(2))
+        sample = urls[:1_000] if contender is shared_httpx else urls
+        figures[name] = min(measure(sample, contender) for _ in range(2))
         print(f"{name:22} {figures[name]:6.3f} ms CPU a page", flush=True)
     server.terminate()
     server.join()

@@ -13,7 +13,7 @@ import resource
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from scrapy import signals
@@ -34,9 +34,9 @@ def main() -> None:
 
     class Site(CrawlSpider):
         name = "site"
-        start_urls = [url]
-        allowed_domains = [urlsplit(url).hostname]
-        rules = [Rule(LinkExtractor(deny=deny), callback="parse_page", follow=True)]
+        start_urls: ClassVar = [url]
+        allowed_domains: ClassVar = [urlsplit(url).hostname]
+        rules: ClassVar = [Rule(LinkExtractor(deny=deny), callback="parse_page", follow=True)]
 
         @classmethod
         def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Site:

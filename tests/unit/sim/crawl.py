@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
@@ -18,6 +19,7 @@ from tests.unit.sim.workers import Fetcher, Parser, Scene, batch
 Role = Literal["dedup", "fetcher", "parser"]
 Kind = Literal["kill", "stop", "term", "wipe", "broker"]
 ROLES: Final[tuple[Role, ...]] = ("dedup", "fetcher", "parser")
+KINDS: Final[tuple[Kind, ...]] = ("kill", "kill", "kill", "wipe", "stop", "term", "broker")
 RESTART_S: Final = 0.5
 
 
@@ -33,6 +35,20 @@ class Fault(NamedTuple):
     role: Role
     number: int
     seconds: float = 0.0
+
+
+def random_faults(rng: random.Random, count: int, *, within_s: float) -> list[Fault]:
+    """A schedule. Half of it are kills; a stop always outlives the session time-out."""
+    return sorted(
+        Fault(
+            rng.uniform(1.0, within_s),
+            rng.choice(KINDS),
+            rng.choice(ROLES),
+            rng.randrange(2),
+            rng.uniform(7.0, 15.0),
+        )
+        for _ in range(count)
+    )
 
 
 class Verdict(NamedTuple):

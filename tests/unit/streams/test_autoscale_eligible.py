@@ -83,6 +83,15 @@ async def test_a_restarted_fetcher_does_not_turn_the_total_back() -> None:
     assert totals == [100, 200, 210]
 
 
+async def test_cpu_time_counts_from_the_first_look() -> None:
+    pages = [text(0, 1, 0) + b"process_cpu_seconds_total %d\n" % cpu for cpu in (70, 75, 3)]
+    with page(list(pages)) as one:
+        workers = Workers(lambda: [one])
+        found = [(held.cpu_s, held.fetchers) for _ in pages if (held := await workers.read())]
+    # The last is a restart: 3 s of a new process.
+    assert found == [(0, 1), (5, 1), (8, 1)]
+
+
 async def test_too_few_answers_are_unknown_and_a_missing_one_is_like_the_others() -> None:
     with ExitStack() as stack:
         good = [stack.enter_context(page([text(10, 20, 0)])) for _ in range(4)]
@@ -105,7 +114,7 @@ async def test_prometheus_is_asked_for_sums() -> None:
     answer = {"status": "success", "data": {"result": [{"value": [1.0, "12.5"]}]}}
     with page([json.dumps(answer).encode()]) as address:
         held = await Prometheus(f"http://{address}").read()
-    assert held == (12.5, 12.5, 12.5, 12.5)
+    assert held == (12.5, 12.5, 12.5, 12.5, 0.0, 0)
 
 
 @pytest.mark.parametrize("answer", [b'{"data": {"result": []}}', b"not json", b"[]", None], ids=str)

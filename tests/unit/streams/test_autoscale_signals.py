@@ -99,3 +99,15 @@ def test_saturated_is_due_requests_waiting_at_both_ends(
 ) -> None:
     found = of_fetchers(BEFORE, NOW, Held(90, 100, 0, was), Held(90, 100, 200, ready))
     assert found.saturated is expected
+
+
+@pytest.mark.parametrize(
+    ("cores", "fetchers", "expected"),
+    [(0.9, 1, True), (1.8, 2, True), (0.9, 2, False), (0.9, 0, False)],
+)
+def test_fetchers_that_compute_all_the_time_are_saturated_though_nothing_is_due(
+    cores: float, fetchers: int, expected: bool
+) -> None:
+    was = Held(90, 100, 0, 0.0, 5.0, fetchers)
+    held = Held(90, 100, 200, 0.0, 5.0 + 10 * cores, fetchers)
+    assert of_fetchers(BEFORE, NOW, was, held).saturated is expected
