@@ -1,1 +1,17 @@
-"""Parsers: from a fetched body to a record and the links it holds."""
+"""Parsers: from a fetch result to a record and the links it holds.
+
+A fetch result arrives at `parsers.stage` (the parser process, which owns Kafka and heartbeats) and
+goes as it is to a parse process (`parsers.pool`, `parsers.child`). There `parsers.parse` looks at
+what the body is (`kind`), in which encoding (`charset`, `encodings`, `detect`), whether it is safe
+to parse (`guard`), and reads it: HTML in one walk over its tree (`html`, `html_scan`), sitemaps
+and feeds in pieces (`xmlstream`, `sitemap`, `feed`). Links are resolved with memory (`links`),
+judged and grouped into messages by host (`outlinks`, `batches`). Ready messages go back to the
+parser process, which delivers them and then completes the fetch result.
+
+Invariants:
+
+* Any bytes under any headers give a record or a typed failure.
+* A document that kills or hangs its process costs nothing but itself.
+* A URL id counts as known only after a message with it was delivered.
+* Memory does not grow with the size of a sitemap, a feed or a page.
+"""

@@ -33,6 +33,7 @@ from schemas.codec import decode
 from schemas.crawl import CrawlSpec
 from schemas.errors import CrawlError, DecodeError, TransientInfraError, UnknownSchemaError
 from schemas.reasons import Reason
+from streams.collector import relax
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
@@ -269,6 +270,7 @@ def main(arguments: list[str]) -> int:
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    relax()
     limit_memory(config.memory_mb)
     cursor = mmap.mmap(cursor_fd, wire.CURSOR.size)
     with socket.socket(fileno=socket_fd) as sock:

@@ -34,7 +34,11 @@ class Beginnings:
         self._on_trial: Delivery | None = None
 
     async def begin(
-        self, delivery: Delivery, ledger: OffsetLedger, working: Callable[[], bool]
+        self,
+        delivery: Delivery,
+        ledger: OffsetLedger,
+        working: Callable[[], bool],
+        leased: Callable[[], bool],
     ) -> bool:
         """Return once the work may begin; False when it may not.
 
@@ -42,6 +46,7 @@ class Beginnings:
             delivery: the message.
             ledger: of its partition.
             working: whether the partition still is ours and not being given back.
+            leased: whether nobody else can own it. A commit may be answered too late for that.
         """
         if ledger.deaths(delivery.offset) >= ALONE_AFTER_DEATHS:
             await self._alone.acquire()
@@ -58,14 +63,21 @@ class Beginnings:
             )
         if ledger.guarded(delivery.offset):
             ledger.begin(delivery.offset)
-        recorded: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._waiting.append(recorded)
-        self._commit_soon()
         try:
-            return await recorded
+            while await self._next_commit():
+                if leased():
+                    return True
         except asyncio.CancelledError:
             self.ended(delivery)
             raise
+        return False
+
+    async def _next_commit(self) -> bool:
+        """Wait for a commit that begins from now on; False when the partitions go first."""
+        recorded: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting.append(recorded)
+        self._commit_soon()
+        return await recorded
 
     def ended(self, delivery: Delivery) -> None:
         """Let the next suspect have its turn."""

@@ -50,6 +50,7 @@ from schemas.reasons import Reason
 from schemas.topics import PROGRESS, logical, physical
 from streams.beginnings import Beginnings
 from streams.clients import committed, generation, make_consumer
+from streams.collector import relax
 from streams.deadletter import dead_letter
 from streams.directory import Directory
 from streams.ledger import (
@@ -145,9 +146,12 @@ class Runtime:
         if not working():
             return False
         ledger = self.ledgers[delivery.source]
-        if time.monotonic() < self._lease_until and not ledger.guarded(delivery.offset):
+        if self._leased() and not ledger.guarded(delivery.offset):
             return True
-        return await self._beginnings.begin(delivery, ledger, working)
+        return await self._beginnings.begin(delivery, ledger, working, self._leased)
+
+    def _leased(self) -> bool:
+        return time.monotonic() < self._lease_until
 
     def complete(self, delivery: Delivery, counts: Counts | None) -> bool:
         """See `Delivery.complete`. Step 4's second half."""
@@ -590,6 +594,7 @@ def run_worker(stage: Stage, settings: Settings) -> int:
     75: Kafka did not answer in time; start it again and it goes on where it was.
     """
     configure(settings, stage.name)
+    relax()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(_run(stage, settings))

@@ -17,10 +17,10 @@ are moved to an even neighbour where that costs little.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from streams.autoscale.model import Decision, Need, Probe, Reading, Rules, State
+from streams.autoscale.model import Decision, Need, Probe, Reading, Rules, State, Work
 
 _EPSILON = 1e-9
 _FULL = 0.9
@@ -39,7 +39,7 @@ def decide(rules: Rules, state: State, reading: Reading) -> tuple[State, Decisio
     state = _settle(rules, state, reading)
     state = _learn(rules, state, reading, workers)
     rate = state.rate or rules.assumed_rate
-    need = need_of(rules, reading, workers, rate)
+    need = need_of(rules, reading.work, rate)
     state = replace(state, last=reading)
     low, high = _limits(rules, reading)
     if not low <= workers <= high:
@@ -58,19 +58,19 @@ def decide(rules: Rules, state: State, reading: Reading) -> tuple[State, Decisio
     return _change(rules, state, reading, clamped, need, reasons)
 
 
-def need_of(rules: Rules, reading: Reading, workers: int, rate: float) -> float:
-    """Workers that the reading calls for, as a fraction."""
-    eligible = sum(item.eligible for item in reading.work)
-    counts = eligible > 3 * rules.rebalance_s * rate * workers
+def need_of(rules: Rules, work: Iterable[Work], rate: float) -> float:
+    """Workers that the work calls for, as a fraction."""
     planned = rules.utilisation * rate
     return sum(
-        min(
-            1.0,
-            (item.arrival_per_s + (item.eligible / rules.drain_target_s if counts else 0.0))
-            / planned,
-        )
-        for item in reading.work
+        min(1.0, (item.arrival_per_s + item.eligible / rules.drain_target_s) / planned)
+        for item in work
     )
+
+
+def passing(rules: Rules, reading: Reading, workers: int, rate: float) -> bool:
+    """Whether the backlog is gone within three rebalances: no reason to pay for one."""
+    eligible = sum(item.eligible for item in reading.work)
+    return eligible <= 3 * rules.rebalance_s * rate * workers
 
 
 def effective(partitions: int, workers: int) -> float:
@@ -242,6 +242,10 @@ def _growth(
     least = min(seen)
     if least <= present * (1 + rules.tolerance):
         return workers, (f"need was {least:.2f} within {rules.up_window_s:.0f} s",)
+    rate = state.rate or rules.assumed_rate
+    arrivals = need_of(rules, (item._replace(eligible=0.0) for item in reading.work), rate)
+    if arrivals <= present * (1 + rules.tolerance) and passing(rules, reading, workers, rate):
+        return workers, (f"need {least:.2f}, but the backlog is gone within three rebalances",)
     if reading.saturated is False:
         return workers, (
             f"need {least:.2f}, but all that is due is in flight",

@@ -33,6 +33,10 @@ class Snapshot:
 _COMPUTES = 0.85
 """Cores that a fetcher uses, of the one that it can, when it counts as computing all the time."""
 
+_WAITS_S = 0.1
+"""Mean wait of a due request, of which (by Little's law) that many times the rate are waiting, from
+which on it waits for a connection and not only for its turn on the event loop."""
+
 
 class Held(NamedTuple):
     """What the fetchers together say of the requests that they hold."""
@@ -116,15 +120,15 @@ def of_fetchers(before: Snapshot, now: Snapshot, was: Held, held: Held) -> Signa
 def _saturated(was: Held, held: Held, served: float, span: float) -> bool | None:
     """Whether the fetchers, not politeness, bound what is fetched; None: not known.
 
-    Either due requests wait for a connection, at least a second's worth at both ends of the
-    interval, or the fetchers compute all the time: then responses wait for them, and a host whose
-    one request is answered late has none that is due.
+    Either due requests wait for a connection at both ends of the interval, or the fetchers compute
+    all the time: then responses wait for them, and a host whose one request is answered late has
+    none that is due.
     """
     if held.fetchers and (held.cpu_s - was.cpu_s) / span / held.fetchers >= _COMPUTES:
         return True
     if held.ready is None or was.ready is None:
         return None
-    return min(held.ready, was.ready) >= max(1.0, served)
+    return min(held.ready, was.ready) >= max(1.0, _WAITS_S * served)
 
 
 def _incomparable(before: Snapshot, now: Snapshot) -> str:

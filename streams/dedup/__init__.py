@@ -29,6 +29,7 @@ def load() -> DedupApp:
     A wrong setting, or no Kafka, ends the process with code 2 and says what to do.
     """
     from schemas.errors import ConfigError
+    from streams.collector import relax
     from streams.dedup.app import build
     from streams.dedup.exits import EXIT_CONFIG, die
     from streams.dedup.faust_patch import quiet
@@ -40,9 +41,11 @@ def load() -> DedupApp:
         configure(settings, "dedup")
         quiet()
         use_uvloop()
-        return build(settings)
+        app = build(settings)
     except ConfigError as error:
         die(str(error), EXIT_CONFIG)
+    relax()
+    return app
 
 
 def use_uvloop() -> None:

@@ -179,6 +179,7 @@ def main() -> None:
     parser.add_argument("--hosts", type=int, default=200)
     parser.add_argument("--drain-s", type=float, default=60.0)
     parser.add_argument("--polite-s", type=float, default=90.0)
+    parser.add_argument("--log", type=Path, help="file for all decisions")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="autoscale-") as folder:
         deployment = Deployment(Path(folder), options.hosts)
@@ -188,6 +189,9 @@ def main() -> None:
             result["burst"] = burst(deployment, options.urls, options.hosts)
             result["changes"] = changes(deployment.decisions())
             result["polite"] = polite(deployment, options.polite_s)
+            if options.log:
+                lines = [json.dumps(line) + "\n" for line in deployment.decisions()]
+                options.log.write_text("".join(lines), encoding="utf-8")
         finally:
             deployment.close()
     print(json.dumps(result))

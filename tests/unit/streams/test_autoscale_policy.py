@@ -68,19 +68,22 @@ def steady(rules: Rules, seconds: float, workers: int, state: State, **kwargs: f
 def test_the_need_is_the_formula_of_arrivals_and_backlog() -> None:
     item = reading(0, eligible=30_000, arrival=100)
     expected = (100 + 30_000 / RULES.drain_target_s) / (0.75 * 50)
-    assert need_of(RULES, item, 3, 50.0) == pytest.approx(expected)
+    assert need_of(RULES, item.work, 50.0) == pytest.approx(expected)
 
 
 def test_a_partition_counts_for_one_worker_at_most() -> None:
     work = (Work(1_000_000, 500, 0), *(Work(0, 1, 0),) * 11)
-    item = replace(reading(0), work=work)
-    assert need_of(RULES, item, 3, 50.0) == pytest.approx(1 + 11 / 37.5)
+    assert need_of(RULES, work, 50.0) == pytest.approx(1 + 11 / 37.5)
 
 
-def test_a_backlog_that_three_rebalances_would_outlast_does_not_count() -> None:
-    small = 3 * RULES.rebalance_s * 50 * 3
-    assert need_of(RULES, reading(0, eligible=small), 3, 50.0) == 0
-    assert need_of(RULES, reading(0, eligible=small * 1.01), 3, 50.0) > 0
+def test_a_backlog_that_is_gone_within_three_rebalances_neither_grows_nor_shrinks() -> None:
+    rules = replace(RULES, drain_target_s=20.0)
+    # 3 workers at 50/s do 4,500 in 30 s.
+    held = steady(rules, 600, 3, State(), eligible=4_000)
+    assert held.action == "hold"
+    assert held.need == pytest.approx(4_000 / 20 / 37.5)
+    assert "within three rebalances" in held.reasons[0]
+    assert steady(rules, 600, 3, State(), eligible=5_000).action == "grow"
 
 
 class Division(NamedTuple):

@@ -28,9 +28,7 @@ Move = Callable[[Metrics, Path], Awaitable[None]]
 
 def complete(metrics: Metrics, name: str) -> None:
     """What the runtime does with the counters of a completed message."""
-    nothing = SimpleNamespace(
-        complete=lambda *_: None, ended=lambda *_: None, add=lambda *_: None
-    )
+    nothing = SimpleNamespace(complete=lambda *_: None, ended=lambda *_: None, add=lambda *_: None)
     runtime = SimpleNamespace(
         epoch=1, ledgers={"s": nothing}, _beginnings=nothing, book=nothing, metrics=metrics
     )
