@@ -19,7 +19,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup crawl test check format unit contract integration bench chaos lock clean
+.PHONY: help setup crawl test check format unit contract integration docker bench chaos lock clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -64,6 +64,11 @@ contract: $(STAMP)
 integration: $(STAMP)
 	$(BIN)/python -m pytest -q tests/integration $(ARGS)
 
+# Needs root on Debian: installs Docker, starts its daemon, builds the images (minutes, once).
+docker: $(STAMP)
+	tests/docker/setup.sh
+	CRAWLSTREAM_KAFKA_IMAGE=crawlstream-kafka:local $(BIN)/python -m pytest -q tests/docker $(ARGS)
+
 bench: $(STAMP)
 	$(BIN)/python tests/bench/run.py $(ARGS)
 
@@ -75,6 +80,9 @@ lock: $(STAMP)
 	$(UV) pip compile pyproject.toml --group dev --universal --python-version 3.11 \
 		--generate-hashes --no-emit-index-url --no-annotate --no-header --quiet --upgrade \
 		--output-file requirements.lock
+	$(UV) pip compile pyproject.toml --extra kubernetes --constraint requirements.lock --universal \
+		--python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --quiet \
+		--output-file deploy/requirements.lock
 	$(BIN)/python -m streams.broker.jars > $(VENV)/kafka.jars
 	mv $(VENV)/kafka.jars streams/broker/kafka.jars
 

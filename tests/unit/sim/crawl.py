@@ -37,13 +37,20 @@ class Fault(NamedTuple):
     seconds: float = 0.0
 
 
-def random_faults(rng: random.Random, count: int, *, within_s: float) -> list[Fault]:
-    """A schedule. Half of it are kills; a stop always outlives the session time-out."""
+def random_faults(
+    rng: random.Random,
+    count: int,
+    *,
+    within_s: float,
+    kinds: Sequence[Kind] = KINDS,
+    roles: Sequence[Role] = ROLES,
+) -> list[Fault]:
+    """A schedule. A stop always outlives the session time-out."""
     return sorted(
         Fault(
             rng.uniform(1.0, within_s),
-            rng.choice(KINDS),
-            rng.choice(ROLES),
+            rng.choice(kinds),
+            rng.choice(roles),
             rng.randrange(2),
             rng.uniform(7.0, 15.0),
         )
@@ -84,6 +91,8 @@ class Crawl:
         protections: what is switched on.
         partitions: of every topic.
         workers: processes of each role.
+        fetch_limit: most requests in flight of each fetcher.
+        fetch_s: longest duration of a fetch.
     """
 
     def __init__(
@@ -95,13 +104,15 @@ class Crawl:
         protections: Protections | None = None,
         partitions: int = 4,
         workers: int = 2,
+        fetch_limit: int = 40,
+        fetch_s: float = 0.3,
     ) -> None:
         protections = protections or Protections()
         self.world = World(delays)
         self.kafka = Kafka(self.world, partitions, fences=protections.epoch_fencing)
         self.web = web
         self.seeds = seeds
-        self.scene = Scene(self.kafka, web, protections)
+        self.scene = Scene(self.kafka, web, protections, fetch_limit, fetch_s)
         self.folders: defaultdict[int, Folder] = defaultdict(Folder)
         self.running: dict[tuple[Role, int], Dedup | Fetcher | Parser] = {}
         self._faults_left = 0

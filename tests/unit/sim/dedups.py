@@ -188,7 +188,11 @@ class Dedup:
 
     def _send(self, partition: int, lane: Lane) -> None:
         """One parcel is on its way at a time, unless acks need no order."""
-        if self._stood_still() or not lane.waiting or (lane.sending and self.scene.protections.ordered_acks):
+        if (
+            self._stood_still()
+            or not lane.waiting
+            or (lane.sending and self.scene.protections.ordered_acks)
+        ):
             return
         parcel, lane.waiting = lane.waiting, []
         if self.scene.protections.ordered_acks:
@@ -220,9 +224,7 @@ class Dedup:
             self._maybe_given_back()
 
         if self.scene.protections.rows_first:
-            self._log(
-                partition, rows, lambda: self.kafka.produce(self.process, asked, finished)
-            )
+            self._log(partition, rows, lambda: self.kafka.produce(self.process, asked, finished))
         else:
             self.kafka.produce(self.process, asked, requested)
 

@@ -175,7 +175,12 @@ class Kafka:
                 process.after(LATENCY_S * self.world.chance() + lost, acked)
 
         for out in outs:
-            self.world.after(LATENCY_S * self.world.chance(), arrive, out)
+            self.world.after(self._on_its_way_s(), arrive, out)
+
+    def _on_its_way_s(self) -> float:
+        """Mostly a latency; one request in five is held up, for two seconds at most."""
+        chance = self.world.chance()
+        return LATENCY_S * chance if chance < 0.8 else (chance - 0.8) * 10.0
 
     def commit(
         self,

@@ -66,8 +66,11 @@ class Web:
         return found
 
 
-def make_web(seed: int, size: int, hosts: int) -> tuple[Web, list[str]]:
-    """A web of `size` URLs that are all reachable from the seeds, which are returned too."""
+def make_web(seed: int, size: int, hosts: int, more_links: int = 4) -> tuple[Web, list[str]]:
+    """A web of `size` URLs that are all reachable from the seeds, which are returned too.
+
+    Each page has `more_links` links beside those that make all reachable.
+    """
     rng = random.Random(seed)
     urls = [f"http://h{rng.randrange(hosts)}.test/{n}" for n in range(size)]
     links: dict[str, list[str]] = {url: [] for url in urls}
@@ -83,7 +86,7 @@ def make_web(seed: int, size: int, hosts: int) -> tuple[Web, list[str]]:
     pages = {}
     for url in urls:
         location = rng.choice(urls) if kinds[url] == MOVED else ""
-        more = [rng.choice(urls) for _ in range(4)] if kinds[url] == OK else []
+        more = [rng.choice(urls) for _ in range(more_links)] if kinds[url] == OK else []
         fails = rng.randrange(1, 3) if kinds[url] == OK and rng.random() < 0.03 else 0
         pages[url] = Page(kinds[url], tuple(links[url] + more), location, fails)
     return Web(pages), [urls[0]]

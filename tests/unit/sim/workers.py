@@ -10,13 +10,13 @@ from typing import Any, Final
 from fetchers.policy.retry import after_failure
 from schemas.reasons import Reason
 from schemas.topics import (
+    DEAD_LETTERS,
     FETCH_REQUESTS,
     FETCH_RESULTS,
     FETCHER_GROUP,
     PARSER_GROUP,
     RECORDS,
     RETRY_TIERS,
-    DEAD_LETTERS,
     URLS,
 )
 from streams.ledger import (
@@ -57,6 +57,10 @@ class Scene:
     kafka: Kafka
     web: Web
     protections: Protections
+    fetch_limit: int = 40
+    """Most requests in flight of each fetcher."""
+    fetch_s: float = 0.3
+    """Longest duration of nine fetches in ten; the tenth takes up to eight times as long."""
     allowance: int = 0
     """Fetches that faults may have caused to be repeated: what was in flight at each."""
     urls: dict[bytes, str] = field(default_factory=dict)
@@ -69,7 +73,9 @@ class Worker:
     group_name: str
     topics: tuple[str, ...]
     window: int
+    """Messages held of each partition."""
     limit: int
+    """Messages in work at once."""
 
     def __init__(self, scene: Scene, tag: str) -> None:
         self.scene = scene
@@ -85,9 +91,12 @@ class Worker:
         self.held: dict[Delivery, None] = {}
         self.ready: deque[Delivery] = deque()
         self.busy = 0
+        self.uncommitted: dict[Delivery, None] = {}
+        """Completed since the last commit."""
         self.working = False
         self.lease_until = 0.0
-        self._draining: Callable[[], None] | None = None
+        self._back = False
+        self._draining = False
         self._asked: list[Delivery] = []
         self._leaving = False
         self._joining = False
@@ -118,63 +127,61 @@ class Worker:
         if joins != self.joins or not self.group.accepts(self, generation):
             return
         self.generation = generation
-        self._joining = False
+        self._back = self._joining = False
         self.epoch += 1
-        fenced = self.scene.protections.epoch_fencing
         for source in sorted(sources):
             offset, text = self.group.committed.get(source, (0, ""))
-            if not fenced and source in self.ledgers:
-                continue
             metadata = decode_metadata(offset, text) if text else NO_METADATA
             self.ledgers[source] = OffsetLedger(offset, metadata)
             self.position[source] = offset
-        if not fenced:
-            for source in set(self.ledgers) - sources:
-                self.position.pop(source, None)
         self.working = True
         epoch = self.epoch
         self._commit(clean=False, then=lambda _: self._poll(epoch))
         self.process.after(COMMIT_S, self._commit_tick, epoch)
 
     def give_back(self) -> None:
-        if self._draining is not None:
+        if self._back:
             return
+        self._back = True
         self.working = False
         for delivery in [one for one in self.held if not one.begun]:
             del self.held[delivery]
         self.busy = len(self.held)
         self.ready.clear()
         self._asked.clear()
-        self._draining = self._drained
+        self._draining = True
         self.process.after(DRAIN_S, self._drain_over, self.epoch)
         self._maybe_drained()
 
     def leave(self) -> None:
         """SIGTERM."""
         self._leaving = True
-        self.give_back()
+        if self._joining:
+            self._end_epoch(False)  # noqa: FBT003 - as if a commit was refused
+        else:
+            self.give_back()
 
     def _drain_over(self, epoch: int) -> None:
-        if self.epoch == epoch and self._draining is not None:
+        if self.epoch == epoch and self._draining:
             for delivery in list(self.held):
                 self.allow(delivery)
             self._drained()
 
     def _maybe_drained(self) -> None:
-        if self._draining is not None and not self.held:
+        if self._draining and not self.held:
             self._drained()
 
     def _drained(self) -> None:
-        self._draining = None
+        self._draining = False
         self._commit(clean=True, then=self._end_epoch)
 
     def _end_epoch(self, _: bool) -> None:
         self.epoch += 1
         self.book.revoked(self.ledgers)
-        if self.scene.protections.epoch_fencing:
-            self.ledgers.clear()
+        self.ledgers.clear()
         self.position.clear()
         self.held.clear()
+        self.uncommitted.clear()
         self.busy = 0
         if self._leaving:
             self.group.leave(self)
@@ -258,6 +265,7 @@ class Worker:
         if delivery.epoch != self.epoch:
             return
         del self.held[delivery]
+        self.uncommitted[delivery] = None
         self.busy -= 1
         self.ledgers[delivery.source].complete(delivery.offset)
         self.book.add(delivery.source, delivery.offset, {"sim": counts})
@@ -273,35 +281,52 @@ class Worker:
         self._commit(clean=False, then=lambda _: None)
         self.process.after(COMMIT_S, self._commit_tick, epoch)
 
-    def _commit(self, *, clean: bool, then: Callable[[bool], None]) -> None:
+    def _rows(self, *, clean: bool) -> dict[Source, tuple[int, str]]:
+        on = self.scene.protections
         rows: dict[Source, tuple[int, str]] = {}
-        told = {source: ledger.next for source, ledger in self.ledgers.items()}
         for source, ledger in self.ledgers.items():
             offset, metadata = ledger.committable, ledger.metadata(clean=clean)
-            if not self.scene.protections.prefix_commit:
+            if not on.prefix_commit:
                 offset = max(metadata.completed, default=offset - 1) + 1
                 metadata = metadata._replace(completed=frozenset(), suspects=frozenset())
-            if not self.scene.protections.completed_beyond:
+            if not on.completed_beyond:
                 metadata = metadata._replace(completed=frozenset())
             rows[source] = (offset, encode_metadata(offset, metadata))
+        return rows
+
+    def _commit(self, *, clean: bool, then: Callable[[bool], None]) -> None:
         if self.generation == -1:
             then(False)  # noqa: FBT003 - the answer of a commit
             return
-        sent_at = self.kafka.world.now
+        rows = self._rows(clean=clean)
+        told = {source: ledger.next for source, ledger in self.ledgers.items()}
+        sent_at, covered = self.kafka.world.now, list(self.uncommitted)
 
-        def answered(accepted: bool) -> None:  # noqa: FBT001 - as above
+        def answered(accepted: bool) -> None:
             if accepted:
-                self.lease_until = sent_at + SESSION_S
-                for source, (offset, _) in rows.items():
-                    if source in self.ledgers:
-                        self.ledgers[source].reported(told[source])
-                        self.book.committed(source, offset, 0)
-                asked, self._asked = self._asked, []
-                for delivery in asked:
-                    self._begin(delivery)
+                self._committed(rows, told, sent_at, covered)
             then(accepted)
 
         self.kafka.commit(self, self.group, rows, answered)
+
+    def _committed(
+        self,
+        rows: dict[Source, tuple[int, str]],
+        told: dict[Source, int],
+        sent_at: float,
+        covered: list[Delivery],
+    ) -> None:
+        self.lease_until = sent_at + SESSION_S
+        for delivery in covered:
+            self.uncommitted.pop(delivery, None)
+        for source, (offset, _) in rows.items():
+            if source in self.ledgers:
+                self.ledgers[source].reported(told[source])
+                self.book.committed(source, offset, 0)
+        if self.kafka.world.now < self.lease_until:
+            asked, self._asked = self._asked, []
+            for delivery in asked:
+                self._begin(delivery)
 
     # Faults.
 
@@ -314,13 +339,8 @@ class Worker:
         for delivery in self.held:
             if delivery.begun:
                 self.allow(delivery)
-        for source, ledger in self.ledgers.items():
-            offset, text = self.group.committed.get(source, (0, ""))
-            known = decode_metadata(offset, text).completed if text else frozenset()
-            done = ledger.metadata(clean=False).completed
-            for at in [*range(offset, ledger.committable), *done]:
-                if at not in known and at >= offset:
-                    self.allow(Delivery(source, at, self.kafka.logs[source][at].value, 0))
+        for delivery in self.uncommitted:
+            self.allow(delivery)
 
     def allow(self, delivery: Delivery) -> None:
         """Add what a repetition of this work may fetch again."""
@@ -330,7 +350,10 @@ class Fetcher(Worker):
     group_name = FETCHER_GROUP
     topics = (FETCH_REQUESTS, *RETRY_TIERS)
     window = 200
-    limit = 40
+
+    def __init__(self, scene: Scene, tag: str) -> None:
+        super().__init__(scene, tag)
+        self.limit = scene.fetch_limit
 
     def due_at(self, delivery: Delivery) -> float:
         return float(delivery.value["not_before"])
@@ -340,7 +363,9 @@ class Fetcher(Worker):
         self.scene.allowance += max(left, 0)
 
     def work(self, delivery: Delivery) -> None:
-        self.process.after(0.3 * self.kafka.world.chance(), self._fetched, delivery)
+        chance = self.kafka.world.chance()
+        slow = 8.0 if chance > 0.9 else 1.0
+        self.process.after(self.scene.fetch_s * chance * slow, self._fetched, delivery)
 
     def _fetched(self, delivery: Delivery) -> None:
         request = delivery.value
