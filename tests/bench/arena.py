@@ -1,7 +1,8 @@
 """What the benches share: a real site behind nginx on loopback, a broker, and CPU by process.
 
-The site is the Rust documentation's books (`rustc --print sysroot`), or Debian's `python3-doc`
-where there is no Rust: plain HTML pages of 5 to 90 KB with their side bars full of links.
+The site is the Rust documentation (`rustc --print sysroot`), its standard library and its books,
+or Debian's `python3-doc` where there is no Rust. Links that lead out of the parts served are
+followed by nobody.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / ".data" / "bench"
 BOOKS: Final = (
     "book", "cargo", "edition-guide", "embedded-book", "error_codes", "nomicon", "reference",
-    "rust-by-example", "rustc",
+    "rust-by-example", "rustc", "std",
 )  # fmt: skip
-EXCLUDE: Final = r"/(print|toc|searchindex)\.html"
-"""Pages that hold a whole book once more."""
+EXCLUDE: Final = r"/(print|toc|searchindex|all)\.html"
+"""Pages that hold a whole book, or the list of all its pages, once more."""
 SCRAPY: Final = "scrapy==2.19.0"
 AGENT: Final = "benchbot"
 CONTACT: Final = "https://bench.example/"
@@ -81,6 +82,12 @@ def make_site(folder: Path = FOLDER / "site") -> Path:
     page = f"<!doctype html><title>Books</title><h1>Books</h1><ul>{''.join(links)}</ul>"
     done.write_text(page, encoding="utf-8")
     return folder
+
+
+def include(site: Path) -> str:
+    """An expression for the URLs of the parts served, for whoever crawls."""
+    parts = sorted(part.name for part in site.iterdir() if part.is_dir() and part.name != "hub")
+    return rf"^http://[0-9.:]+/($|({'|'.join(parts)})/)"
 
 
 def free_port() -> int:

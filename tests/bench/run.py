@@ -32,10 +32,11 @@ _SCALE_HOSTS = 8
 _LATENCY_SEEDS = 300
 
 
-def scrapy(python: str, url: str, concurrency: int, output: Path) -> pipeline.Crawl:
+def scrapy(python: str, url: str, concurrency: int, output: Path, include: str) -> pipeline.Crawl:
     """One crawl of the whole site by Scrapy."""
     script = Path(__file__).with_name("scrapy_site.py")
-    command = [python, str(script), url, "0", str(concurrency), str(output), arena.EXCLUDE]
+    command = [python, str(script), url, "0", str(concurrency), str(output)]
+    command += [include, arena.EXCLUDE]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     said = json.loads(done.stdout.splitlines()[-1])
     with output.open(encoding="utf-8") as lines:
@@ -69,17 +70,19 @@ def tell(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
-def compare(options: argparse.Namespace, bootstrap: str, url: str) -> dict[str, Any]:
+def compare(options: argparse.Namespace, bootstrap: str, url: str, include: str) -> dict[str, Any]:
     """All rounds of both, and what differs between their pages."""
     python = arena.tool_python(arena.SCRAPY)
     theirs, mine, differences = [], [], []
     for number in range(options.rounds):
         output = arena.FOLDER / "runs" / f"scrapy-{number}.jsonl"
         output.parent.mkdir(parents=True, exist_ok=True)
-        peer = scrapy(python, url, options.concurrency, output)
+        peer = scrapy(python, url, options.concurrency, output, include)
         tell(f"round {number + 1}: scrapy {json.dumps(peer.report)}")
         name = f"bench-{os.getpid()}-{number}"
-        own = pipeline.crawl(bootstrap, name, [url], concurrency=options.concurrency)
+        own = pipeline.crawl(
+            bootstrap, name, [url], concurrency=options.concurrency, options=["--include", include]
+        )
         tell(f"round {number + 1}: ours   {json.dumps(own.report)}")
         theirs.append(peer.report)
         mine.append(own.report)
@@ -141,7 +144,8 @@ def main() -> int:
         with arena.nginx(site) as (port, server), EmbeddedBroker(arena.FOLDER / "kafka") as broker:
             meter = arena.Meter({server: "nginx", broker.pid: "broker"}, every_s=1.0)
             meter.start()
-            result = compare(options, broker.bootstrap, f"http://127.0.0.1:{port}/")
+            url = f"http://127.0.0.1:{port}/"
+            result = compare(options, broker.bootstrap, url, arena.include(site))
             if not options.quick:
                 result["scaling"] = scaling(options, broker.bootstrap, port)
                 pages = sorted(site.rglob("E0*.html"))[:_LATENCY_SEEDS]

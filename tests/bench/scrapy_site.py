@@ -1,6 +1,6 @@
 """The peer: a Scrapy spider doing what our pipeline does, run by `run.py` in its own venv.
 
-Usage: scrapy_site.py URL PAGES CONCURRENCY OUTPUT.jsonl [DENY]
+Usage: scrapy_site.py URL PAGES CONCURRENCY OUTPUT.jsonl ALLOW DENY
 
 The last line of standard output is JSON: seconds and CPU seconds from the first request to the
 last item, and of the whole process.
@@ -29,7 +29,7 @@ def cpu_s() -> float:
 
 
 def main() -> None:
-    url, pages, concurrency, output, *deny = sys.argv[1:]
+    url, pages, concurrency, output, allow, deny = sys.argv[1:]
     marks: dict[str, float] = {}
 
     class Site(CrawlSpider):
