@@ -2,7 +2,8 @@
 #
 #   make crawl                        crawl the sample site (no network needed after the set-up)
 #   make crawl URL=https://a.example/ crawl a site (set CRAWL_AGENT and CRAWL_CONTACT)
-#   make test                         lint, types, unit, contract and integration tests
+#   make test                         lint, types, unit, contract and integration tests, a little chaos
+#   make chaos [KILLS=200] [SEED=7]   kill processes at random and see that nothing is lost
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -19,7 +20,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup crawl test check format unit contract integration docker bench chaos lock clean
+.PHONY: help setup crawl test check format unit contract integration docker bench chaos chaos-short lock clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -72,8 +73,11 @@ docker: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python tests/bench/run.py $(ARGS)
 
+chaos-short: $(STAMP)
+	$(BIN)/python -m pytest -q tests/chaos $(ARGS)
+
 chaos: $(STAMP)
-	$(BIN)/python tests/chaos/run.py $(ARGS)
+	$(BIN)/python tests/chaos/run.py $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 # New versions of everything within pyproject's ranges, Kafka's jars included.
 lock: $(STAMP)

@@ -38,6 +38,14 @@ class BrokerStatus(NamedTuple):
     bootstrap: str | None
 
 
+def new_cluster_id() -> str:
+    """A random id as Kafka writes them; never with a dash in front, which its tools refuse."""
+    while True:
+        made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not made.startswith("-"):
+            return made
+
+
 class EmbeddedBroker:
     """A single-node Apache Kafka in a data folder.
 
@@ -192,7 +200,7 @@ class EmbeddedBroker:
                 f"the data folder is damaged: {self._places.data} holds topics but not"
                 " meta.properties. Restore that file, or move the folder away to start anew."
             )
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        cluster = new_cluster_id()
         properties = str(self._places.home / "server.properties")
         arguments = ["format", "--ignore-formatted", "-t", cluster, "-c", properties]
         done = subprocess.run(  # noqa: S603 - our own command line

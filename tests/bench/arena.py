@@ -1,6 +1,6 @@
 """What the benches share: a real site behind nginx on loopback, a broker, and CPU by process.
 
-The site is the Rust documentation (`rustc --print sysroot`), its standard library and its books,
+The site is the Rust documentation (`rustc --print sysroot`), some of its libraries and its books,
 or Debian's `python3-doc` where there is no Rust. Links that lead out of the parts served are
 followed by nobody.
 """
@@ -26,8 +26,8 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / ".data" / "bench"
 BOOKS: Final = (
-    "book", "cargo", "edition-guide", "embedded-book", "error_codes", "nomicon", "reference",
-    "rust-by-example", "rustc", "std",
+    "alloc", "book", "cargo", "edition-guide", "embedded-book", "error_codes", "nomicon", "reference",
+    "proc_macro", "rust-by-example", "rustc",
 )  # fmt: skip
 EXCLUDE: Final = r"/(print|toc|searchindex|all)\.html"
 """Pages that hold a whole book, or the list of all its pages, once more."""

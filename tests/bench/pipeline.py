@@ -76,8 +76,11 @@ def crawl(
         process = subprocess.Popen([*CRAWL, *arguments], env=env, cwd=ROOT, stdout=log, stderr=log)
     meter = Meter({process.pid: None})
     meter.start()
-    code = process.wait()
-    meter.stop()
+    try:
+        code = process.wait()
+    finally:
+        process.terminate()
+        meter.stop()
     if code != 0:
         raise RuntimeError(f"crawl run ended with {code}:\n{(folder / 'run.out').read_text()}")
     return _report(output, meter, folder)
@@ -141,7 +144,7 @@ async def _idle_latency(bootstrap: str, name: str, urls: Sequence[str]) -> dict[
     counts: Any = {"dedup": 1, "fetcher": 1, "parser": 1}
     async with (
         Supervisor(settings, counts) as supervisor,
-        started(make_consumer(settings, fetch_max_wait_ms=5_000)) as consumer,
+        started(make_consumer(settings)) as consumer,
         Submitter(settings) as submitter,
     ):
         await supervisor.ready()
@@ -151,8 +154,10 @@ async def _idle_latency(bootstrap: str, name: str, urls: Sequence[str]) -> dict[
         for number, url in enumerate(urls):
             began_at = time.perf_counter()
             await submitter.deliver([_seed(name, url)])
-            message = await asyncio.wait_for(consumer.getone(), 60)
+            # Not `getone`: it keeps a partition that it emptied out of the next request.
+            found = await consumer.getmany(timeout_ms=60_000)
             waits.append(1000 * (time.perf_counter() - began_at))
+            (message,) = [one for messages in found.values() for one in messages]
             assert codec.decode("record", message.value)["url"] == url
             if number == 0:
                 waits.clear()  # start-up: robots.txt, first connections, first batch of each kind

@@ -36,7 +36,9 @@ def main() -> None:
         name = "site"
         start_urls: ClassVar = [url]
         allowed_domains: ClassVar = [urlsplit(url).hostname]
-        rules: ClassVar = [Rule(LinkExtractor(deny=deny), callback="parse_page", follow=True)]
+        rules: ClassVar = [
+            Rule(LinkExtractor(allow=allow, deny=deny), callback="parse_page", follow=True)
+        ]
 
         @classmethod
         def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Site:

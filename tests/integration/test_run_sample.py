@@ -54,6 +54,7 @@ def outcome(
     process: subprocess.Popen[bytes], data_dir: Path, crawl: str, output: Path, began_at: float
 ) -> Run:
     text = process.communicate(timeout=240)[0].decode()
+    assert output.exists(), text
     records = [json.loads(line) for line in output.read_text("utf-8").splitlines()]
     summary = json.loads((data_dir / "runs" / f"{crawl}.json").read_text("utf-8"))
     log = (data_dir / "sample" / f"{crawl}.access.jsonl").read_text("utf-8")

@@ -118,7 +118,19 @@ async def test_held_partitions_keep_the_membership_and_room_is_respected(toys: S
     assert toys.times("begun") == Counter(range(100))
 
 
-async def test_work_longer_than_the_drain_budget_is_left_to_the_next_owner(toys: Scene) -> None:
+async def test_kaf_01_work_longer_than_the_session_is_done_once_in_a_stable_group(
+    toys: Scene,
+) -> None:
+    ends = await toys.produce([{"id": 0, "ms": 9_000}, *({"id": n} for n in range(1, 20))])
+    toys.worker("a")
+    toys.worker("b")
+    await toys.until_committed(ends)
+    await toys.until_said("assigned", "b")
+    assert toys.times("begun") == Counter(range(20))
+    assert len(toys.log("assigned")) <= 3
+
+
+async def test_kaf_09_work_cut_off_by_sigterm_is_left_to_the_next_owner(toys: Scene) -> None:
     ends = await toys.produce([{"id": 0, "hold": "go"}, {"id": 1}])
     worker = toys.worker(drain_timeout_s=1.0)
     await toys.until(lambda: len(toys.log("completed")) == 1)

@@ -1,0 +1,182 @@
+"""What was in flight when a fault struck: snapshots of offsets, judged at the end.
+
+Of fetchers: a request is in flight at a snapshot when its URL was requested from the site within
+`WINDOW_S` before (longer than a fetch, its delivery and a commit interval take, or than the lease
+lasts while the broker is away), a message for it that was due is not covered by the commits
+(below the offset, or in the metadata), and lies below the end of its log.
+
+Of dedup: a URL is in flight when a request for it is in `fetch-requests` and its row not in the
+changelog; and, when a worker was stopped or left on its own, when its batch was not committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from aiokafka.errors import KafkaError
+
+from schemas import codec
+from schemas.errors import TransientInfraError
+from schemas.topics import (
+    DEDUP_APP,
+    FETCH_REQUESTS,
+    FETCHER_GROUP,
+    RETRY_TIERS,
+    SEEN_CHANGELOG,
+    URLS,
+    logical,
+    physical,
+)
+from schemas.url import CrawlUrl, parse, url_id
+from streams.clients import make_admin, started
+from streams.ledger import decode_metadata
+from streams.records_io import Message, TopicReader
+from streams.settings import Settings
+from streams.stage import Source
+from tests.chaos.site import Site
+
+WINDOW_S: Final = 12.0
+FETCH_TOPICS: Final = (FETCH_REQUESTS, *RETRY_TIERS)
+
+
+class Snapshot(NamedTuple):
+    """Offsets at the time of a fault. `since` to `at`: when requests count as recent."""
+
+    why: str
+    roles: frozenset[str]
+    """Whose work may be repeated: fetcher, dedup (rows missing), dedup-batch (not committed)."""
+    since: float
+    at: float
+    committed: Mapping[Source, tuple[int, str]]
+    ends: Mapping[Source, int]
+
+
+class Watch:
+    """Takes snapshots."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.snapshots: list[Snapshot] = []
+
+    async def take(self, why: str, roles: Iterable[str], since: float | None = None) -> None:
+        """A snapshot, tried until the broker answers."""
+        struck = time.time()
+        while True:
+            try:
+                async with asyncio.timeout(10.0):
+                    committed = await self._committed()
+                    ends = await self._ends()
+            except (KafkaError, TransientInfraError, TimeoutError, OSError):
+                await asyncio.sleep(0.3)
+                continue
+            begin = (since or struck) - WINDOW_S
+            self.snapshots.append(
+                Snapshot(why, frozenset(roles), begin, time.time(), committed, ends)
+            )
+            return
+
+    async def _committed(self) -> dict[Source, tuple[int, str]]:
+        prefix = self._settings.topic_prefix
+        found: dict[Source, tuple[int, str]] = {}
+        async with started(make_admin(self._settings)) as admin:
+            for group in (FETCHER_GROUP, DEDUP_APP):
+                rows = await admin.list_consumer_group_offsets(physical(group, prefix))
+                for partition, row in rows.items():
+                    source = Source(logical(partition.topic, prefix), partition.partition)
+                    found[source] = (row.offset, row.metadata)
+        return found
+
+    async def _ends(self) -> dict[Source, int]:
+        async with TopicReader(self._settings, *FETCH_TOPICS, SEEN_CHANGELOG, URLS) as reader:
+            return await reader.ends()
+
+
+class Judge:
+    """Counts what was in flight, once all topics are read."""
+
+    def __init__(self, site: Site, crawl: str, messages: Mapping[str, list[Message]]) -> None:
+        self._site = site
+        self._asked: defaultdict[str, list[tuple[Source, int, dict[str, Any]]]] = defaultdict(list)
+        for topic in FETCH_TOPICS:
+            for message in messages[topic]:
+                request = _decode("fetch-request", message.value)
+                if request is not None:
+                    self._asked[request["url"]].append((message.source, message.offset, request))
+        self._logged = {
+            message.key: message for message in reversed(messages[SEEN_CHANGELOG]) if message.key
+        }
+        self._ids = {url_id(crawl, url): url for url in site.pages}
+        self._batches = [
+            (message, batch)
+            for message in messages[URLS]
+            if (batch := _decode("url-batch", message.value)) is not None
+        ]
+        self._crawl = crawl
+
+    def in_flight(self, snapshot: Snapshot) -> int:
+        """Requests that this fault may have caused to be made again."""
+        urls: dict[str, int] = {}
+        if "fetcher" in snapshot.roles:
+            urls |= self._of_fetchers(snapshot)
+        if "dedup" in snapshot.roles:
+            urls |= self._of_dedup(snapshot)
+        if "dedup-batch" in snapshot.roles:
+            urls |= self._of_batches(snapshot)
+        return sum(urls.values())
+
+    def _of_fetchers(self, snapshot: Snapshot) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for url, asked in self._asked.items():
+            hits = self._site.hits.get(url, ())
+            if not any(snapshot.since <= at <= snapshot.at for at in hits):
+                continue
+            for source, offset, request in asked:
+                if (
+                    offset < snapshot.ends.get(source, 0)
+                    and request["not_before"] <= snapshot.at * 1000
+                    and not _covered(snapshot, source, offset)
+                ):
+                    left = self._site.planned(url) - request["attempt"] + 1
+                    found[url] = max(found.get(url, 0), left, 1)
+        return found
+
+    def _of_dedup(self, snapshot: Snapshot) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for url, asked in self._asked.items():
+            first = [row for row in asked if row[0].topic == FETCH_REQUESTS]
+            if any(offset < snapshot.ends[source] for source, offset, _ in first):
+                row = self._logged.get(first[0][2]["url_id"])
+                if row is None or row.offset >= snapshot.ends[row.source]:
+                    found[url] = self._site.planned(url)
+        return found
+
+    def _of_batches(self, snapshot: Snapshot) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for message, batch in self._batches:
+            at = snapshot.committed.get(message.source, (0, ""))[0]
+            if not at <= message.offset < snapshot.ends[message.source]:
+                continue
+            for link in batch["links"]:
+                parsed = parse(link["url"])
+                name = url_id(self._crawl, parsed.href) if isinstance(parsed, CrawlUrl) else b""
+                url = self._ids.get(name)
+                row = self._logged.get(name)
+                if url and (row is None or row.offset >= snapshot.ends[row.source]):
+                    found[url] = self._site.planned(url)
+        return found
+
+
+def _covered(snapshot: Snapshot, source: Source, offset: int) -> bool:
+    at, text = snapshot.committed.get(source, (0, ""))
+    return offset < at or offset in decode_metadata(at, text).completed
+
+
+def _decode(name: str, value: bytes | None) -> Any:
+    try:
+        return codec.decode(name, value or b"")
+    except Exception:  # noqa: BLE001 - garbage is part of the run
+        return None
