@@ -26,8 +26,8 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / ".data" / "bench"
 BOOKS: Final = (
-    "alloc", "book", "cargo", "edition-guide", "embedded-book", "error_codes", "nomicon", "reference",
-    "proc_macro", "rust-by-example", "rustc",
+    "alloc", "book", "cargo", "edition-guide", "embedded-book", "error_codes", "nomicon",
+    "reference", "proc_macro", "rust-by-example", "rustc",
 )  # fmt: skip
 EXCLUDE: Final = r"/(print|toc|searchindex|all)\.html"
 """Pages that hold a whole book, or the list of all its pages, once more."""
