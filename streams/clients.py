@@ -113,13 +113,15 @@ class PacedConsumer(AIOKafkaConsumer):  # type: ignore[misc]
 
         async def paced(assignment: Any, node: Any, request: Any) -> bool:
             nonlocal told_at
-            wait_s = told_at + FETCH_PACE_S - time.monotonic()
-            if wait_s > 0:
-                try:
+            try:
+                wait_s = told_at + FETCH_PACE_S - time.monotonic()
+                if wait_s > 0:
                     await asyncio.sleep(wait_s)
-                except asyncio.CancelledError:  # as the method itself does
-                    return False
-            found = bool(await ask(assignment, node, request))
+                found = bool(await ask(assignment, node, request))
+            except asyncio.CancelledError:
+                # As the method itself does, but for its pause after a failure: let through, this
+                # would cancel whoever closes the consumer while its broker is away.
+                return False
             if found:
                 told_at = time.monotonic()
             return found

@@ -232,10 +232,14 @@ class Runtime:
         if self._stage_started:
             closes.insert(1, self.stage.stop)
         for close in closes:
-            try:
-                await asyncio.wait_for(close(), _CLOSE_S)
-            except (TimeoutError, KafkaError) as error:
-                log.warning("unclean close", what=close.__qualname__, error=repr(error))
+            task = asyncio.ensure_future(close())
+            await asyncio.wait({task}, timeout=_CLOSE_S)
+            if not task.done():
+                task.cancel()
+                log.warning("unclean close", what=close.__qualname__, error="not done in time")
+            elif task.cancelled() or task.exception() is not None:
+                why = "cancelled" if task.cancelled() else repr(task.exception())
+                log.warning("unclean close", what=close.__qualname__, error=why)
 
     # What operators see.
 

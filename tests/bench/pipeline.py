@@ -179,12 +179,15 @@ def _seed(crawl_id: str, url: str) -> Out:
 
 
 def last_json(arguments: Sequence[str]) -> dict[str, Any]:
-    """Run a bench of one stage; its last line."""
+    """Run a bench of one stage; its last line, or all of it where that is no JSON."""
     done = subprocess.run(
         [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
     )
     lines = done.stdout.strip().splitlines()
     if done.returncode != 0 or not lines:
         return {"error": (done.stderr or done.stdout)[-400:]}
-    found: dict[str, Any] = json.loads(lines[-1])
+    try:
+        found: dict[str, Any] = json.loads(lines[-1])
+    except ValueError:
+        return {"lines": lines}
     return found

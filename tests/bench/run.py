@@ -32,25 +32,27 @@ _SCALE_HOSTS = 8
 _LATENCY_SEEDS = 300
 
 
-def scrapy(python: str, url: str, concurrency: int, output: Path, include: str) -> pipeline.Crawl:
+def scrapy(
+    python: str, urls: list[str], concurrency: int, output: Path, include: str
+) -> pipeline.Crawl:
     """One crawl of the whole site by Scrapy."""
     script = Path(__file__).with_name("scrapy_site.py")
-    command = [python, str(script), url, "0", str(concurrency), str(output)]
+    command = [python, str(script), ",".join(urls), "0", str(concurrency), str(output)]
     command += [include, arena.EXCLUDE]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     said = json.loads(done.stdout.splitlines()[-1])
     with output.open(encoding="utf-8") as lines:
-        urls = {urldefrag(json.loads(line)["url"])[0] for line in lines}
+        found = {urldefrag(json.loads(line)["url"])[0] for line in lines}
     report = {
-        "pages": len(urls),
+        "pages": len(found),
         "seconds": round(said["seconds"], 2),
-        "pages_per_s": round(len(urls) / said["seconds"], 1),
+        "pages_per_s": round(len(found) / said["seconds"], 1),
         "cpu_s": round(said["cpu_s"], 2),
-        "cpu_ms_per_page": round(1000 * said["cpu_s"] / len(urls), 3),
+        "cpu_ms_per_page": round(1000 * said["cpu_s"] / len(found), 3),
         "cpu_total_s": round(said["cpu_total_s"], 2),
         "rss_mb": round(said["rss_mb"], 1),
     }
-    return pipeline.Crawl(report, urls)
+    return pipeline.Crawl(report, found)
 
 
 def median(rounds: list[dict[str, Any]]) -> dict[str, Any]:
@@ -70,18 +72,20 @@ def tell(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
-def compare(options: argparse.Namespace, bootstrap: str, url: str, include: str) -> dict[str, Any]:
+def compare(
+    options: argparse.Namespace, bootstrap: str, urls: list[str], include: str
+) -> dict[str, Any]:
     """All rounds of both, and what differs between their pages."""
     python = arena.tool_python(arena.SCRAPY)
     theirs, mine, differences = [], [], []
     for number in range(options.rounds):
         output = arena.FOLDER / "runs" / f"scrapy-{number}.jsonl"
         output.parent.mkdir(parents=True, exist_ok=True)
-        peer = scrapy(python, url, options.concurrency, output, include)
+        peer = scrapy(python, urls, options.concurrency, output, include)
         tell(f"round {number + 1}: scrapy {json.dumps(peer.report)}")
         name = f"bench-{os.getpid()}-{number}"
         own = pipeline.crawl(
-            bootstrap, name, [url], concurrency=options.concurrency, options=["--include", include]
+            bootstrap, name, urls, concurrency=options.concurrency, options=["--include", include]
         )
         tell(f"round {number + 1}: ours   {json.dumps(own.report)}")
         theirs.append(peer.report)
@@ -136,6 +140,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--concurrency", type=int, default=64)
+    parser.add_argument("--hosts", type=int, default=2, help="addresses that serve the site")
     parser.add_argument("--quick", action="store_true", help="rounds alone")
     options = parser.parse_args()
     arena.FOLDER.mkdir(parents=True, exist_ok=True)
@@ -144,8 +149,8 @@ def main() -> int:
         with arena.nginx(site) as (port, server), EmbeddedBroker(arena.FOLDER / "kafka") as broker:
             meter = arena.Meter({server: "nginx", broker.pid: "broker"}, every_s=1.0)
             meter.start()
-            url = f"http://127.0.0.1:{port}/"
-            result = compare(options, broker.bootstrap, url, arena.include(site))
+            urls = [f"http://127.0.0.{at + 1}:{port}/" for at in range(options.hosts)]
+            result = compare(options, broker.bootstrap, urls, arena.include(site))
             if not options.quick:
                 result["scaling"] = scaling(options, broker.bootstrap, port)
                 pages = sorted(site.rglob("E0*.html"))[:_LATENCY_SEEDS]

@@ -1,6 +1,6 @@
 """The peer: a Scrapy spider doing what our pipeline does, run by `run.py` in its own venv.
 
-Usage: scrapy_site.py URL PAGES CONCURRENCY OUTPUT.jsonl ALLOW DENY
+Usage: scrapy_site.py URL[,URL...] PAGES CONCURRENCY OUTPUT.jsonl ALLOW DENY
 
 The last line of standard output is JSON: seconds and CPU seconds from the first request to the
 last item, and of the whole process.
@@ -29,13 +29,14 @@ def cpu_s() -> float:
 
 
 def main() -> None:
-    url, pages, concurrency, output, allow, deny = sys.argv[1:]
+    joined, pages, concurrency, output, allow, deny = sys.argv[1:]
+    urls = joined.split(",")
     marks: dict[str, float] = {}
 
     class Site(CrawlSpider):
         name = "site"
-        start_urls: ClassVar = [url]
-        allowed_domains: ClassVar = [urlsplit(url).hostname]
+        start_urls: ClassVar = urls
+        allowed_domains: ClassVar = [urlsplit(url).hostname for url in urls]
         rules: ClassVar = [
             Rule(LinkExtractor(allow=allow, deny=deny), callback="parse_page", follow=True)
         ]

@@ -89,7 +89,7 @@ class Site:
                 page = page._replace(forbidden=True)
             elif kind < 0.06:
                 page = page._replace(status=rng.choice((301, 302, 307, 308)))
-                page = page._replace(location=rng.choice(urls))
+                page = page._replace(location=rng.choice([one for one in urls if one != url]))
             elif kind < 0.10:
                 page = page._replace(status=rng.choice((404, 410, 403)))
             elif kind < 0.12:

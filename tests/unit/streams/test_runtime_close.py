@@ -1,0 +1,39 @@
+"""Closing a consumer whose broker is away does not cancel whoever closes it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from aiokafka.consumer.fetcher import Fetcher
+
+from streams import clients
+from streams.settings import load
+
+
+async def test_a_fetch_in_its_pause_after_a_failure_is_ended_quietly() -> None:
+    consumer = clients.make_consumer(load({}, bootstrap_servers="127.0.0.1:1"))
+    began = asyncio.Event()
+
+    async def ask(assignment: Any, node: Any, request: Any) -> bool:
+        began.set()
+        await asyncio.sleep(60)
+        return True
+
+    fetcher = Fetcher.__new__(Fetcher)
+    fetcher._proc_fetch_request = ask
+
+    async def start(_: Any) -> None:
+        consumer._fetcher = fetcher
+
+    consumer._client.close = asyncio.Event().set
+    original, clients.AIOKafkaConsumer.start = clients.AIOKafkaConsumer.start, start
+    try:
+        await consumer.start()
+    finally:
+        clients.AIOKafkaConsumer.start = original
+    task = asyncio.ensure_future(fetcher._proc_fetch_request(None, None, None))
+    await began.wait()
+    task.cancel()
+    assert await task is False
+    consumer._closed = True
