@@ -20,7 +20,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup crawl test check format unit contract integration docker bench chaos chaos-short lock clean
+.PHONY: help setup crawl test check format unit contract integration docker bench soak chaos chaos-short lock clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -75,6 +75,9 @@ bench: $(STAMP)
 
 chaos-short: $(STAMP)
 	$(BIN)/python -m pytest -q tests/chaos $(ARGS)
+
+soak: $(STAMP)
+	$(BIN)/python tests/bench/soak.py $(or $(N),300000)
 
 chaos: $(STAMP)
 	$(BIN)/python tests/chaos/run.py $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
