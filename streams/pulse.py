@@ -16,7 +16,6 @@ class Pulse:
     def __init__(self) -> None:
         self._last = time.monotonic()
         self._lag_s = 0.0
-        self._longest_s = 0.0
 
     async def beat(self, interval_s: float = 0.5) -> None:
         """Run for ever."""
@@ -25,16 +24,11 @@ class Pulse:
             await asyncio.sleep(interval_s)
             self._last = time.monotonic()
             self._lag_s = max(self._lag_s, self._last - due)
-            self._longest_s = max(self._longest_s, self._lag_s)
 
     def take_lag(self) -> float:
         """Longest lag since the last call, seconds."""
         lag, self._lag_s = self._lag_s, 0.0
         return lag
-
-    def longest_standstill_s(self) -> float:
-        """Longest time that the event loop ever stood still, the present one included."""
-        return max(self._longest_s, time.monotonic() - self._last)
 
     def problems(self) -> list[str]:
         """What a health check says."""

@@ -13,7 +13,6 @@ from aiokafka.errors import KafkaError
 from schemas.topics import BY_NAME, partition_of, physical
 from streams.clients import make_producer
 from streams.dedup.exits import die
-from streams.pulse import Pulse
 from streams.settings import Settings
 from streams.stage import Out
 
@@ -36,19 +35,13 @@ class KafkaOutlet:
             settings, linger_ms=0, max_batch_size=_MAX_BATCH_BYTES
         )
         self._names = {name: physical(name, settings.topic_prefix) for name in BY_NAME}
-        self._session_s = settings.session_timeout_s
-        self._pulse = Pulse()
-        self._beat: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Connect."""
-        self._beat = asyncio.create_task(self._pulse.beat(), name="outlet-pulse")
         await self.producer.start()
 
     async def stop(self) -> None:
         """Disconnect; nothing is on its way any more."""
-        if self._beat is not None:
-            self._beat.cancel()
         await asyncio.wait_for(self.producer.stop(), self._timeout_s)
 
     def bulk(self, topic: str, partition: int) -> KafkaBulk:
@@ -60,14 +53,7 @@ class KafkaOutlet:
         await self.in_time(self._deliver(messages), f"{len(messages)} messages")
 
     async def in_time(self, delivery: Any, what: str) -> Any:
-        """The result of a delivery. A failure or a time-out ends the process.
-
-        So does a standstill of a session time-out (a stopped process, a suspended machine): the
-        partitions are another's by now, who has sent these messages too.
-        """
-        still_s = self._pulse.longest_standstill_s()
-        if still_s >= self._session_s:
-            die(f"this process stood still for {still_s:.0f} s: its partitions are another's")
+        """The result of a delivery. A failure or a time-out ends the process."""
         try:
             return await asyncio.wait_for(delivery, self._timeout_s)
         except TimeoutError:

@@ -25,7 +25,6 @@ from streams.dedup.outlet import KafkaOutlet
 from streams.dedup.store import SeenStore
 from streams.dedup.work import DedupWork
 from streams.progress import Totals
-from streams.pulse import Pulse
 from streams.settings import load
 from streams.stage import Out
 
@@ -246,7 +245,5 @@ async def test_a_delivery_that_fails_ends_the_process(
     monkeypatch.setattr(outlets, "die", die)
     outlet = KafkaOutlet.__new__(KafkaOutlet)
     outlet._timeout_s = 0.05
-    outlet._session_s = 6.0
-    outlet._pulse = Pulse()
     with pytest.raises(Died, match="3 messages"):
         await outlet.in_time(delivery(), "3 messages")
