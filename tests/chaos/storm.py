@@ -86,10 +86,7 @@ class Storm:
         began = time.monotonic()
         with self._broker as broker, self._disk():
             self._settings = self._make_settings(broker.bootstrap)
-            await create(self._settings)
-            async with Submitter(self._settings) as submitter:
-                spec = CrawlSpec(crawl=CRAWL, scope="any", delay_s=0.0, per_host=4)
-                await submitter.submit_spec(spec, 1)
+            await self._prepare()
             self._watch = Watch(self._settings)
             self._workers = Workers(self._settings, self._folder, self._exited)
             try:
@@ -122,6 +119,20 @@ class Storm:
             dedup_memory_mb=32,
             log_format="json",
         )
+
+    async def _prepare(self) -> None:
+        """Topics and the crawl's spec; a new broker on a busy machine takes its time."""
+        for last in (False, False, True):
+            try:
+                await create(self._settings)
+                async with Submitter(self._settings) as submitter:
+                    spec = CrawlSpec(crawl=CRAWL, scope="any", delay_s=0.0, per_host=4)
+                    await submitter.submit_spec(spec, 1)
+            except TransientInfraError:
+                if last:
+                    raise
+            else:
+                return
 
     # The storm.
 
