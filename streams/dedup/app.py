@@ -98,6 +98,7 @@ class DedupApp(faust.App):
             if problems:
                 die("\n  ".join(["topics:", *problems, "run: crawl topics create"]), EXIT_CONFIG)
             self.work = DedupWork(self.settings, self.table.store, lambda: self.consumer)
+            self.work.pulse = self.pulse
             await self.work.start()
             self._serve_metrics()
             self.add_future(self._observe())

@@ -39,7 +39,7 @@ from faust.worker import Worker
 from mode.utils.futures import notify
 
 from schemas.topics import DEDUP_APP
-from streams.clients import make_consumer
+from streams.clients import generation, make_consumer
 from streams.dedup.exits import die
 
 log = structlog.get_logger(__name__)
@@ -72,6 +72,9 @@ class SoundThread(driver.AIOKafkaConsumerThread):
     async def _commit(self, offsets: Mapping[TP, int]) -> bool:
         """False when the partitions are no longer ours: the new owner redoes the work."""
         consumer = self._ensure_consumer()
+        if generation(consumer) < 0:
+            log.warning("no commit: this worker is no member of the group any more")
+            return False
         try:
             await consumer.commit(
                 {
@@ -118,6 +121,8 @@ class SoundConsumer(driver.Consumer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._next: dict[TP, int] = {}
+        self._starts: dict[TP, int] = {}
+        """Where work began in each partition of the present assignment."""
 
     def _new_consumer_thread(self) -> SoundThread:
         return SoundThread(self, loop=self.loop, beacon=self.beacon)
@@ -184,9 +189,18 @@ class SoundConsumer(driver.Consumer):
         """Go to where work begins in every partition, committed or not."""
         thread = cast("SoundThread", self._thread)
         starts = await thread.call_thread(thread.start_offsets)
+        self._starts = {tp: start for tp, (start, _) in starts.items()}
         for tp, (start, committed) in starts.items():
             self._read_offset[tp] = start
             self._committed_offset[tp] = committed
+
+    async def still_ours(self) -> bool:
+        """Ask Kafka whether the partitions are ours, by committing once more where we are."""
+        assignment = self.assignment()
+        here = {
+            tp: self._next.get(tp, start) for tp, start in self._starts.items() if tp in assignment
+        }
+        return bool(here) and bool(await self._commit(here))
 
     def lags(self, topic: str) -> dict[TP, int]:
         """Messages not committed, by assigned partition of a topic; 0 until its end is known."""

@@ -3,6 +3,8 @@
 The steps of a message, and what each makes true:
 
 1. **Judge.** Its rows are noted as pending in memory; later messages of the partition see them.
+   A process that stood still (stopped, or on a suspended machine) first asks whether the partition
+   is still its own: what another owner has requested meanwhile is not requested again.
 2. **Request.** Fetch requests, re-keyed batches and dead letters are produced, acks awaited.
 3. **Log.** Then the rows are produced to the changelog, acks awaited. So a row in the changelog
    means that its URL was requested: whoever restores the table from it may call the URL seen.
@@ -19,7 +21,7 @@ load: one produce request carries hundreds of messages when it must, one when it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 import structlog
@@ -95,6 +97,8 @@ class Lane:
         outlet: where messages go.
         store: the table.
         finished: called with each work in offset order, once its steps 1 to 4 are done.
+        ours: asked before each parcel is sent; False: the partition was taken away.
+        forgotten: called instead of `finished` when it was: the new owner does the work.
     """
 
     def __init__(
@@ -103,6 +107,8 @@ class Lane:
         outlet: Outlet,
         store: SeenStore,
         finished: Callable[[Work], None],
+        ours: Callable[[], Awaitable[bool]],
+        forgotten: Callable[[Work], None],
     ) -> None:
         self.partition = partition
         self.closed = False
@@ -110,6 +116,8 @@ class Lane:
         self._outlet = outlet
         self._store = store
         self._finished = finished
+        self._ours = ours
+        self._forgotten = forgotten
         self._pending: dict[bytes, bytes] = {}
         self._parcel = _Parcel()
         self._pump: asyncio.Task[None] | None = None
@@ -164,12 +172,20 @@ class Lane:
             parcel, self._parcel = self._parcel, _Parcel()
             self._large.clear()
             began = loop.time()
-            await self._send(parcel)
+            if await self._ours():
+                await self._send(parcel)
+            else:
+                self._forget(parcel)
             pause_s = INTERVAL_S - (loop.time() - began)
             if pause_s > 0 and not self._large.is_set():
                 timer = loop.call_later(pause_s, self._large.set)
                 await self._large.wait()
                 timer.cancel()
+
+    def _forget(self, parcel: _Parcel) -> None:
+        self.closed = True
+        for work in parcel.works:
+            self._forgotten(work)
 
     async def _send(self, parcel: _Parcel) -> None:
         if parcel.requests is not None:

@@ -27,6 +27,7 @@ from streams.dedup.store import SeenStore
 from streams.directory import Directory
 from streams.metrics import Metrics
 from streams.progress import ProgressBook, progress_key
+from streams.pulse import Pulse
 from streams.settings import Settings
 from streams.stage import Out, Source
 
@@ -71,6 +72,9 @@ class DedupWork:
         self._generation = -1
         self._lanes: dict[int, Lane] = {}
         self._room = asyncio.Event()
+        self.pulse = Pulse()
+        """Of the event loop; somebody must let it beat."""
+        self._still_ours: asyncio.Future[bool] | None = None
         self._unknown: dict[str, float] = {}
         self._publishing: set[asyncio.Task[None]] = set()
 
@@ -95,9 +99,12 @@ class DedupWork:
         self._close_lanes()
         self.book.revoked([Source(URLS, number) for number in range(self.settings.partitions)])
         self._generation = generation
+        self._still_ours = None
         self.metrics.inc("crawler_rebalances_total")
         for number in partitions:
-            self._lanes[number] = Lane(number, self.outlet, self.store, self._finished)
+            self._lanes[number] = Lane(
+                number, self.outlet, self.store, self._finished, self._ours, self._forgotten
+            )
 
     def _close_lanes(self) -> None:
         for lane in self._lanes.values():
@@ -162,6 +169,30 @@ class DedupWork:
         message = work.message
         if self._consumer().done(message) and work.counts:
             self.book.add(Source(URLS, message.partition), message.offset, work.counts)
+
+    async def _ours(self) -> bool:
+        """False after a standstill in which the partitions were taken away.
+
+        It stays so until the next assignment. All lanes wait for one answer.
+        """
+        if self.pulse.stood_still(self.settings.session_timeout_s):
+            log.warning("the process stood still: are the partitions still its own?")
+            self._still_ours = asyncio.ensure_future(self._consumer().still_ours())
+        if self._still_ours is None:
+            return True
+        answer = self._still_ours
+        if not await asyncio.shield(answer):
+            return False
+        if self._still_ours is answer:
+            self._still_ours = None
+        return True
+
+    def _forgotten(self, work: Work) -> None:
+        """A message whose partition was taken away before anything of it was sent."""
+        self.held -= 1
+        self.held_bytes -= work.size_bytes
+        self._room.set()
+        self._consumer().ack(work.message)
 
     async def _judge(self, message: Any) -> Work:
         value = message.value

@@ -20,6 +20,7 @@ from schemas.crawl import CrawlSpec
 from schemas.topics import RECORDS, URLS, physical
 from schemas.url import CrawlUrl, parse
 from streams.clients import make_consumer, started
+from streams.logs import configure
 from streams.run_submit import Submitter
 from streams.settings import load
 from streams.stage import Out
@@ -137,6 +138,7 @@ def idle_latency(bootstrap: str, name: str, urls: Sequence[str]) -> dict[str, fl
 
 async def _idle_latency(bootstrap: str, name: str, urls: Sequence[str]) -> dict[str, float]:
     settings = load(environment(bootstrap, f"{name}."))
+    configure(settings, "bench")
     shutil.rmtree(settings.data_dir, ignore_errors=True)
     await create(settings)
     topic = physical(RECORDS, settings.topic_prefix)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -48,8 +48,8 @@ class Findings(NamedTuple):
     """Record ids, and URLs, with two contents."""
     unburied: list[str]
     """Unreadable messages that no dead letter tells of."""
-    refetches: int
-    """Requests beyond those of a crawl without faults, over all URLs."""
+    refetches: Counter[str]
+    """Requests beyond those of a crawl without faults, by URL."""
     repeated_records: int
     """Records beyond the first of their URL, all equal to it."""
 
@@ -102,7 +102,7 @@ def examine(
             f"{kind} {key.hex()}" for (kind, key), found in contents.items() if len(found) > 1
         ],
         unburied=[str(where) for where in garbage if where not in buried],
-        refetches=sum(max(0, len(hits) - site.planned(url)) for url, hits in site.hits.items()),
+        refetches=+Counter({url: len(hits) - site.planned(url) for url, hits in site.hits.items()}),
         repeated_records=sum(number - 1 for number in count.values()),
     )
 

@@ -47,7 +47,7 @@ from tests.chaos.workers import Worker, Workers
 CRAWL: Final = "chaos"
 FEED_S: Final = 4.0
 REST_S: Final = 240.0
-_ALL: Final = ("fetcher", "dedup", "dedup-batch")
+_ALL: Final = ("fetcher", "dedup")
 _DISK: Final = "64m"
 
 
@@ -208,7 +208,7 @@ class Storm:
         if worker.role == "fetcher":
             self._begin(self._watch.take(f"exit {code} of a fetcher", ["fetcher"]))
         elif worker.role == "dedup":
-            self._begin(self._watch.take(f"exit {code} of a dedup", ["dedup", "dedup-batch"]))
+            self._begin(self._watch.take(f"exit {code} of a dedup", ["dedup"]))
 
     # Faults.
 
@@ -239,8 +239,7 @@ class Storm:
         worker = await self._victim(fault)
         self._workers.stop(worker)
         if fault.role != "parser":
-            roles = ["fetcher"] if fault.role == "fetcher" else ["dedup", "dedup-batch"]
-            self._begin(self._watch.take(f"stop {fault.role}", roles))
+            self._begin(self._watch.take(f"stop {fault.role}", [fault.role]))
         await asyncio.sleep(fault.seconds)
         self._workers.go_on(worker)
 
@@ -360,11 +359,14 @@ class Storm:
     async def _verdict(self, rested: bool, seconds: float) -> dict[str, Any]:
         messages = await read_all(self._settings)
         found = examine(self._site, messages, self._spoiled)
-        judge = Judge(self._site, CRAWL, messages)
-        bound = [(one.why, judge.in_flight(one)) for one in self._watch.snapshots]
+        judge = Judge(self._site, messages)
+        in_flight = [judge.in_flight(one) for one in self._watch.snapshots]
+        unexplained = found.refetches - sum(in_flight, Counter())
         for name in ("lost", "unexpected", "duplicate_records", "unburied"):
             for line in getattr(found, name)[:10]:
                 self._say(f"{name}: {line}")
+        for url in unexplained:
+            self._say(f"unexplained: {url}: {judge.history(url)}")
         return {
             "kills": dict(self.kills),
             "faults": dict(self.done),
@@ -373,9 +375,9 @@ class Storm:
             "unexpected": len(found.unexpected),
             "duplicate_records": len(found.duplicate_records),
             "unburied": len(found.unburied),
-            "refetches": found.refetches,
-            "in_flight_bound": sum(number for _, number in bound),
-            "most_in_flight": max((number for _, number in bound), default=0),
+            "refetches": found.refetches.total(),
+            "in_flight_bound": sum(one.total() for one in in_flight),
+            "unexplained_refetches": unexplained.total(),
             "repeated_records": found.repeated_records,
             "rebalances": self._rebalances(),
             "exits": dict(self._workers.exits),
@@ -421,5 +423,6 @@ def sound(verdict: dict[str, Any]) -> bool:
         and not any(
             verdict[name] for name in ("lost", "unexpected", "duplicate_records", "unburied")
         )
+        and not verdict["unexplained_refetches"]
         and verdict["refetches"] <= verdict["in_flight_bound"]
     )

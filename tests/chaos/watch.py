@@ -6,14 +6,16 @@ lasts while the broker is away), a message for it that was due is not covered by
 (below the offset, or in the metadata), and lies below the end of its log.
 
 Of dedup: a URL is in flight when a request for it is in `fetch-requests` and its row not in the
-changelog; and, when a worker was stopped or left on its own, when its batch was not committed.
+changelog.
+
+A URL counts with the requests that are still to be made for it: one, or more when it fails.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -27,11 +29,9 @@ from schemas.topics import (
     FETCHER_GROUP,
     RETRY_TIERS,
     SEEN_CHANGELOG,
-    URLS,
     logical,
     physical,
 )
-from schemas.url import CrawlUrl, parse, url_id
 from streams.clients import make_admin, started
 from streams.ledger import decode_metadata
 from streams.records_io import Message, TopicReader
@@ -48,7 +48,7 @@ class Snapshot(NamedTuple):
 
     why: str
     roles: frozenset[str]
-    """Whose work may be repeated: fetcher, dedup (rows missing), dedup-batch (not committed)."""
+    """Whose work may be repeated: fetcher, dedup."""
     since: float
     at: float
     committed: Mapping[Source, tuple[int, str]]
@@ -91,14 +91,14 @@ class Watch:
         return found
 
     async def _ends(self) -> dict[Source, int]:
-        async with TopicReader(self._settings, *FETCH_TOPICS, SEEN_CHANGELOG, URLS) as reader:
+        async with TopicReader(self._settings, *FETCH_TOPICS, SEEN_CHANGELOG) as reader:
             return await reader.ends()
 
 
 class Judge:
     """Counts what was in flight, once all topics are read."""
 
-    def __init__(self, site: Site, crawl: str, messages: Mapping[str, list[Message]]) -> None:
+    def __init__(self, site: Site, messages: Mapping[str, list[Message]]) -> None:
         self._site = site
         self._asked: defaultdict[str, list[tuple[Source, int, dict[str, Any]]]] = defaultdict(list)
         for topic in FETCH_TOPICS:
@@ -109,24 +109,24 @@ class Judge:
         self._logged = {
             message.key: message for message in reversed(messages[SEEN_CHANGELOG]) if message.key
         }
-        self._ids = {url_id(crawl, url): url for url in site.pages}
-        self._batches = [
-            (message, batch)
-            for message in messages[URLS]
-            if (batch := _decode("url-batch", message.value)) is not None
-        ]
-        self._crawl = crawl
 
-    def in_flight(self, snapshot: Snapshot) -> int:
-        """Requests that this fault may have caused to be made again."""
+    def in_flight(self, snapshot: Snapshot) -> Counter[str]:
+        """Requests that this fault may have caused to be made again, by URL."""
         urls: dict[str, int] = {}
         if "fetcher" in snapshot.roles:
             urls |= self._of_fetchers(snapshot)
         if "dedup" in snapshot.roles:
             urls |= self._of_dedup(snapshot)
-        if "dedup-batch" in snapshot.roles:
-            urls |= self._of_batches(snapshot)
-        return sum(urls.values())
+        return Counter(urls)
+
+    def history(self, url: str) -> str:
+        """What is known of a URL, for whoever looks into a failure."""
+        asked = [
+            f"{source.topic}/{source.partition}/{offset} attempt {request['attempt']}"
+            for source, offset, request in self._asked[url]
+        ]
+        hits = [time.strftime("%H:%M:%S", time.localtime(at)) for at in self._site.hits[url]]
+        return f"requested at {hits}, by {asked}"
 
     def _of_fetchers(self, snapshot: Snapshot) -> dict[str, int]:
         found: dict[str, int] = {}
@@ -151,21 +151,6 @@ class Judge:
             if any(offset < snapshot.ends[source] for source, offset, _ in first):
                 row = self._logged.get(first[0][2]["url_id"])
                 if row is None or row.offset >= snapshot.ends[row.source]:
-                    found[url] = self._site.planned(url)
-        return found
-
-    def _of_batches(self, snapshot: Snapshot) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for message, batch in self._batches:
-            at = snapshot.committed.get(message.source, (0, ""))[0]
-            if not at <= message.offset < snapshot.ends[message.source]:
-                continue
-            for link in batch["links"]:
-                parsed = parse(link["url"])
-                name = url_id(self._crawl, parsed.href) if isinstance(parsed, CrawlUrl) else b""
-                url = self._ids.get(name)
-                row = self._logged.get(name)
-                if url and (row is None or row.offset >= snapshot.ends[row.source]):
                     found[url] = self._site.planned(url)
         return found
 

@@ -113,6 +113,11 @@ class Scene:
         """How often each message id is in the log under `what`."""
         return Counter(row["id"] for row in self.log(what))
 
+    def shares(self, tag: str) -> int:
+        """How many partitions a worker has by its last assignment."""
+        rows = self.log("assigned", tag)
+        return len(rows[-1]["partitions"]) if rows else 0
+
     async def until(
         self, true: Callable[[], bool], timeout_s: float = 60.0, what: str = ""
     ) -> None:
@@ -123,8 +128,11 @@ class Scene:
                 raise AssertionError(f"not within {timeout_s} s: {what or true}\n{tails}")
             await asyncio.sleep(0.05)
 
-    async def until_said(self, what: str, tag: str) -> None:
-        await self.until(lambda: bool(self.log(what, tag)), what=f"{tag} said {what}")
+    async def until_said(self, what: str, tag: str, more_than: int = 0) -> None:
+        await self.until(
+            lambda: len(self.log(what, tag)) > more_than,
+            what=f"{tag} said {what} more than {more_than} times",
+        )
 
     async def until_committed(self, wanted: Mapping[int, int], timeout_s: float = 60.0) -> None:
         deadline = time.monotonic() + timeout_s
@@ -158,7 +166,7 @@ class Scene:
     async def produce(
         self, jobs: Sequence[Mapping[str, Any]], topic: str = FETCH_REQUESTS
     ) -> dict[int, int]:
-        """Produce jobs, each to its `partition` (or `id` modulo 2); the ends, by partition."""
+        """Produce jobs, to `partition` (or `id` modulo their number); the ends, by partition."""
         name = physical(topic, self.settings.topic_prefix)
         ends: dict[int, int] = {}
         async with started(make_producer(self.settings)) as producer:
@@ -167,7 +175,7 @@ class Scene:
                     name,
                     json.dumps(job).encode(),
                     key=b"k",
-                    partition=job.get("partition", job["id"] % 2),
+                    partition=job.get("partition", job["id"] % self.settings.partitions),
                 )
                 for job in jobs
             ]

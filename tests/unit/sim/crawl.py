@@ -155,7 +155,6 @@ class Crawl:
             victim.note_in_flight()
             victim.process.stop()
             self.world.after(fault.seconds, victim.process.go_on)
-            self.world.after(fault.seconds, self._restart_if_dead, fault.role, fault.number)
             return
         if fault.kind == "term":
             victim.leave()
@@ -171,10 +170,6 @@ class Crawl:
             self.world.after(RESTART_S, self._restart_when_gone, role, number)
         else:
             self._start(role, number)
-
-    def _restart_if_dead(self, role: Role, number: int) -> None:
-        """A supervisor's look, a little after a process went on."""
-        self.world.after(RESTART_S, self._start, role, number)
 
     def _at_rest(self) -> bool:
         if self._faults_left or self.world.now < self.kafka.down_until:

@@ -67,12 +67,12 @@ class Dedup:
         self._leaving = False
         self._joining = False
         self._beat = self.kafka.world.now
+        self._in_doubt = False
         self.process.after(0.0, self._join)
         self.process.after(HEARTBEAT_S, self._heartbeat)
 
     def _heartbeat(self) -> None:
-        if self._stood_still():
-            return
+        self._notice_standstill()
         self._beat = self.kafka.world.now
         if self.kafka.world.now >= self.kafka.down_until:
             said = self.group.heartbeat(self)
@@ -96,7 +96,7 @@ class Dedup:
         if joins != self.joins or not self.group.accepts(self, generation):
             return
         self.generation = generation
-        self._back = self._joining = False
+        self._back = self._joining = self._in_doubt = False
         self.lanes = {}
         for source in sorted(sources):
             self._restore(source.partition)
@@ -145,7 +145,7 @@ class Dedup:
     # Steps 1 to 5 of a lane.
 
     def _poll(self, generation: int) -> None:
-        if generation != self.generation or not self.working or self._stood_still():
+        if generation != self.generation or not self.working or self._taken_away():
             return
         for partition, lane in self.lanes.items():
             log = self.kafka.logs[Source(URLS, partition)]
@@ -155,12 +155,26 @@ class Dedup:
             self._send(partition, lane)
         self.process.after(POLL_S * (0.5 + self.kafka.world.chance()), self._poll, generation)
 
-    def _stood_still(self) -> bool:
-        """A process that stood still for a session time-out ends: what it owns is another's."""
-        if self.kafka.world.now - self._beat < SESSION_S or not self.scene.protections.lease:
+    def _taken_away(self) -> bool:
+        """After a standstill: whether Kafka says that the partitions are another's.
+
+        What was not sent is forgotten then.
+        """
+        if not self.scene.protections.lease:
             return False
-        self.process.kill()
+        self._notice_standstill()
+        if not self._in_doubt:
+            return False
+        if self.group.accepts(self, self.generation):
+            self._in_doubt = False
+            return False
+        for lane in self.lanes.values():
+            lane.waiting.clear()
+        self.working = False
         return True
+
+    def _notice_standstill(self) -> None:
+        self._in_doubt = self._in_doubt or self.kafka.world.now - self._beat >= SESSION_S
 
     def _judge(self, partition: int, lane: Lane, value: Any) -> None:
         rows = self.folder.rows[partition]
@@ -189,7 +203,7 @@ class Dedup:
     def _send(self, partition: int, lane: Lane) -> None:
         """One parcel is on its way at a time, unless acks need no order."""
         if (
-            self._stood_still()
+            self._taken_away()
             or not lane.waiting
             or (lane.sending and self.scene.protections.ordered_acks)
         ):

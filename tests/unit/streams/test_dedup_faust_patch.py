@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from importlib.metadata import version
+from types import SimpleNamespace
 from typing import Any
 
 import faust
@@ -245,6 +246,7 @@ class FakeClient:
         self.commits: dict[Any, int | None] = {T: 40, OTHER: None}
         self.error: Exception | None = None
         self.begin = 0
+        self._coordinator = SimpleNamespace(generation=7)
 
     def assignment(self) -> set[Any]:
         return {T, OTHER}
@@ -318,6 +320,10 @@ async def test_a_commit_after_a_rebalance_is_survived_and_any_other_failure_is_n
     client = FakeClient()
     thread = thread_of(app, SoundConsumer, client)._thread
     assert isinstance(thread, SoundThread)
+    assert await thread._commit({T: 1})
+    client._coordinator.generation = -1
+    assert not await thread._commit({T: 1})
+    client._coordinator.generation = 7
     client.error = CommitFailedError("rebalanced")
     assert not await thread._commit({T: 1})
     assert died == []

@@ -73,7 +73,22 @@ class Bench:
         self.steps: list[Any] = []
         self.outlet = FakeOutlet(self.steps)
         self.store = FakeStore(self.steps)
-        self.lane = Lane(0, self.outlet, cast("SeenStore", self.store), self.finished)
+        self.ours = True
+        self.lane = Lane(
+            0,
+            self.outlet,
+            cast("SeenStore", self.store),
+            self.finished,
+            self.is_ours,
+            self.forgotten,
+        )
+
+    async def is_ours(self) -> bool:
+        await asyncio.sleep(0)
+        return self.ours
+
+    def forgotten(self, work: Work) -> None:
+        self.steps.append(("forgotten", work.message.offset))
 
     def finished(self, work: Work) -> None:
         self.steps.append(("ack", work.message.offset))
@@ -207,3 +222,16 @@ async def test_a_full_disk_ends_the_process_before_the_ack(
         await pump
     assert "No space left" in said[0]
     assert not any(step[0] == "ack" for step in bench.steps)
+
+
+async def test_what_was_taken_away_is_forgotten_before_anything_of_it_is_sent() -> None:
+    bench = Bench()
+    bench.ours = False
+    bench.put(1, out=True)
+    bench.put(2)
+    async with asyncio.timeout(5):
+        while len(bench.steps) < 2:  # noqa: ASYNC110 - a fake to watch
+            await asyncio.sleep(0.001)
+    assert bench.steps == [("forgotten", 1), ("forgotten", 2)]
+    assert bench.lane.closed
+    assert not bench.store.rows

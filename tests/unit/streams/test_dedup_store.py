@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -92,7 +93,10 @@ def test_memory_is_bounded_over_all_partitions(tmp_path: Path) -> None:
         for partition in range(4):
             store.write(partition, [(rng(16), b"x" * 12) for _ in range(6_000)], 1)
     assert 0 < memory.used_bytes <= 16 * MIB
-    assert memory.write_buffers.get_usage() <= 4 * MIB
+    deadline = time.monotonic() + 10
+    while memory.write_buffers.get_usage() > 4 * MIB and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert memory.write_buffers.get_usage() <= 4 * MIB, "still above once flushed"
     assert store.estimated_keys == pytest.approx(72_000, rel=0.05)
 
 

@@ -25,6 +25,7 @@ from streams.dedup.outlet import KafkaOutlet
 from streams.dedup.store import SeenStore
 from streams.dedup.work import DedupWork
 from streams.progress import Totals
+from streams.pulse import Pulse
 from streams.settings import load
 from streams.stage import Out
 
@@ -99,6 +100,18 @@ class FakeStore:
 class FakeConsumer:
     def __init__(self) -> None:
         self.done_offsets: list[int] = []
+        self.forgotten: list[int] = []
+        self.asked = 0
+        self.owner = True
+
+    async def still_ours(self) -> bool:
+        self.asked += 1
+        await asyncio.sleep(0)
+        return self.owner
+
+    def ack(self, message: Any) -> bool:
+        self.forgotten.append(message.offset)
+        return False
 
     def done(self, message: Any) -> bool:
         self.done_offsets.append(message.offset)
@@ -247,3 +260,37 @@ async def test_a_delivery_that_fails_ends_the_process(
     outlet._timeout_s = 0.05
     with pytest.raises(Died, match="3 messages"):
         await outlet.in_time(delivery(), "3 messages")
+
+
+def stand_still(bench: Bench) -> None:
+    bench.work.pulse._last -= SETTINGS.session_timeout_s + 1.0
+
+
+async def test_a_worker_that_stood_still_asks_before_it_sends(bench: Bench) -> None:
+    stand_still(bench)
+    await bench.take(1, b"https://a.example/")
+    await bench.settle(1)
+    assert bench.consumer.asked >= 1
+    assert bench.outlet.sent
+    assert bench.consumer.done_offsets == [1]
+
+
+async def test_what_became_anothers_in_a_standstill_is_neither_sent_nor_acked(
+    bench: Bench,
+) -> None:
+    bench.consumer.owner = False
+    stand_still(bench)
+    for offset in (1, 2):
+        await bench.take(offset, b"https://a.example/")
+    async with asyncio.timeout(5):
+        while bench.work.held:  # noqa: ASYNC110 - a fake to watch
+            await asyncio.sleep(0.001)
+    assert bench.consumer.forgotten == [1, 2]
+    assert not bench.consumer.done_offsets
+    assert not bench.outlet.sent
+    bench.consumer.owner = True
+    bench.work.pulse = Pulse()
+    await bench.work.assigned({0}, 1)
+    await bench.take(1, b"https://a.example/")
+    await bench.settle(1)
+    assert bench.outlet.sent

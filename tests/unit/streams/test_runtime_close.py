@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+from aiokafka import AIOKafkaConsumer
 from aiokafka.consumer.fetcher import Fetcher
 
 from streams import clients
 from streams.settings import load
 
 
-async def test_a_fetch_in_its_pause_after_a_failure_is_ended_quietly() -> None:
+async def test_a_fetch_in_its_pause_after_a_failure_is_ended_quietly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     consumer = clients.make_consumer(load({}, bootstrap_servers="127.0.0.1:1"))
     began = asyncio.Event()
 
@@ -27,11 +31,8 @@ async def test_a_fetch_in_its_pause_after_a_failure_is_ended_quietly() -> None:
         consumer._fetcher = fetcher
 
     consumer._client.close = asyncio.Event().set
-    original, clients.AIOKafkaConsumer.start = clients.AIOKafkaConsumer.start, start
-    try:
-        await consumer.start()
-    finally:
-        clients.AIOKafkaConsumer.start = original
+    monkeypatch.setattr(AIOKafkaConsumer, "start", start)
+    await consumer.start()
     task = asyncio.ensure_future(fetcher._proc_fetch_request(None, None, None))
     await began.wait()
     task.cancel()
