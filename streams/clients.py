@@ -17,7 +17,9 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.client import AIOKafkaClient
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.errors import KafkaConnectionError
 from aiokafka.structs import OffsetAndMetadata
 
 from schemas.errors import ConfigError
@@ -93,7 +95,9 @@ def make_consumer(
         "max_partition_fetch_bytes": 1024 * 1024,
         "request_timeout_ms": 30_000,
     }
-    return PacedConsumer(**(options | overrides))
+    consumer = PacedConsumer(**(options | overrides))
+    _insist_on_brokers(consumer._client)  # noqa: SLF001 - see there
+    return consumer
 
 
 class PacedConsumer(AIOKafkaConsumer):  # type: ignore[misc]
@@ -165,12 +169,32 @@ def make_producer(settings: Settings, **overrides: Any) -> AIOKafkaProducer:
         "compression_type": "zstd",
         "request_timeout_ms": 30_000,
     }
-    return AIOKafkaProducer(**(options | overrides))
+    producer = AIOKafkaProducer(**(options | overrides))
+    _insist_on_brokers(producer.client)
+    return producer
 
 
 def make_admin(settings: Settings) -> AIOKafkaAdminClient:
     """An admin client, not started."""
-    return AIOKafkaAdminClient(**connection(settings), request_timeout_ms=30_000)
+    admin = AIOKafkaAdminClient(**connection(settings), request_timeout_ms=30_000)
+    _insist_on_brokers(admin._client)  # noqa: SLF001 - see there
+    return admin
+
+
+def _insist_on_brokers(client: AIOKafkaClient) -> None:
+    """Make the start fail at a broker that is not yet part of its own cluster.
+
+    aiokafka begins all the same, with the address it was given as its only one. When that
+    connection breaks it has nobody left to ask, and asks again without any pause for ever.
+    """
+    bootstrap = client.bootstrap
+
+    async def insisting() -> None:
+        await bootstrap()
+        if not client.cluster.brokers():
+            raise KafkaConnectionError(f"no broker is ready at {client.hosts}")
+
+    client.bootstrap = insisting
 
 
 @contextlib.asynccontextmanager

@@ -173,9 +173,10 @@ class DedupWork:
     async def _ours(self) -> bool:
         """False after a standstill in which the partitions were taken away.
 
-        It stays so until the next assignment. All lanes wait for one answer.
+        It stays so until the next assignment. All lanes wait for one answer. The session ran since
+        the last heartbeat, before the standstill began: half of it is surely short enough.
         """
-        if self.pulse.stood_still(self.settings.session_timeout_s):
+        if self.pulse.stood_still(self.settings.session_timeout_s / 2):
             log.warning("the process stood still: are the partitions still its own?")
             self._still_ours = asyncio.ensure_future(self._consumer().still_ours())
         if self._still_ours is None:

@@ -262,12 +262,14 @@ async def test_a_delivery_that_fails_ends_the_process(
         await outlet.in_time(delivery(), "3 messages")
 
 
-def stand_still(bench: Bench) -> None:
-    bench.work.pulse._last -= SETTINGS.session_timeout_s + 1.0
+def stand_still(bench: Bench, seconds: float = SETTINGS.session_timeout_s + 1.0) -> None:
+    bench.work.pulse._last -= seconds
 
 
-async def test_a_worker_that_stood_still_asks_before_it_sends(bench: Bench) -> None:
-    stand_still(bench)
+@pytest.mark.parametrize("share", [0.7, 1.1])
+async def test_a_worker_that_stood_still_asks_before_it_sends(bench: Bench, share: float) -> None:
+    """The session may be over in less than its length: it runs since the last heartbeat."""
+    stand_still(bench, SETTINGS.session_timeout_s * share)
     await bench.take(1, b"https://a.example/")
     await bench.settle(1)
     assert bench.consumer.asked >= 1
