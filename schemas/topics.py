@@ -58,6 +58,9 @@ class TopicSpec(NamedTuple):
         config = {
             "cleanup.policy": self.cleanup,
             "max.message.bytes": str(MAX_MESSAGE_BYTES),
+            # By the producers' clocks, retention would delete what one that is behind has sent
+            # before anybody reads it; and what one that is ahead sends would be refused.
+            "message.timestamp.type": "LogAppendTime",
         }
         if self.cleanup == "delete":
             config["retention.ms"] = str(self.retention_ms)

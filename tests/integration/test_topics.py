@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,8 @@ from schemas.errors import ConfigError, TransientInfraError
 from schemas.topics import FETCH_REQUESTS, RECORDS, TOPICS, URLS, physical
 from streams import topics_admin
 from streams.cli import make_app
-from streams.clients import make_admin, started
+from streams.clients import make_admin, make_producer, started
+from streams.records_io import TopicReader
 from streams.settings import Settings
 
 MakeSettings = Callable[..., Settings]
@@ -50,6 +52,27 @@ async def test_all_topics_are_created_as_declared_and_then_left_alone(
     second = await topics_admin.create(settings())
     assert (second.created, second.repaired, set(second.existing)) == ((), (), names)
     assert await topics_admin.check_topics_async(settings()) == []
+
+
+@pytest.mark.parametrize("ahead_s", [-30 * 86_400, 2 * 86_400])
+async def test_messages_are_aged_by_the_brokers_clock(
+    settings: MakeSettings, ahead_s: float
+) -> None:
+    """By the producer's, one that is behind has its messages deleted before they are read, and one
+    that is ahead has them refused."""
+    await topics_admin.create(settings())
+    began = time.time()
+    async with started(make_producer(settings())) as producer:
+        sent = await producer.send_and_wait(
+            physical(URLS, settings().topic_prefix),
+            b"https://a.example/",
+            timestamp_ms=int((began + ahead_s) * 1000),
+        )
+    assert began - 60 < sent.timestamp / 1000 < time.time() + 60
+    async with TopicReader(settings(), URLS) as reader:
+        starts, ends = await reader.starts(), await reader.ends()
+        [message] = [message async for message in reader.bounded(starts, ends)]
+    assert message.timestamp_ms == sent.timestamp
 
 
 async def test_missing_topics_are_told_with_the_remedy(settings: MakeSettings) -> None:
