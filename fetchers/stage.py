@@ -20,7 +20,7 @@ from fetchers.pacing import Pacing
 from fetchers.policy import breaker as breakers
 from fetchers.policy import politeness
 from fetchers.policy.concurrency import Sample, adapt
-from fetchers.policy.retry import scale_of
+from fetchers.policy.retry import longest_wait_s, scale_of
 from fetchers.policy.window import Host, Window
 from fetchers.robots_cache import RobotsCache
 from fetchers.tiers import TierBuffer
@@ -28,6 +28,7 @@ from fetchers.transport import Transport
 from fetchers.work import Unusable, Work, hold_s, read
 from schemas.reasons import Reason
 from schemas.topics import FETCH_REQUESTS, FETCHER_GROUP, RETRY_TIERS
+from streams.autoscale.model import DRAIN_TARGET_S
 from streams.blobs import BlobStore
 
 if TYPE_CHECKING:
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 HOUSEKEEPING_S: Final = 1.0
-ELIGIBLE_S: Final = 60.0
-"""Horizon of the metric of the eligible backlog."""
 _FORGET_EVERY = 60
 _TIER_SHARE: Final = 4
 """A tier's partition is read ahead by the window divided by this."""
@@ -75,6 +74,10 @@ class FetchStage:
         self._context = context
         self._settings = settings
         self._scale = scale_of(settings.retry_tiers_s)
+        self._longest_s = {
+            topic: longest_wait_s(tier, settings.retry_tiers_s)
+            for tier, topic in enumerate(RETRY_TIERS)
+        }
         self.window: Window[Work] = Window(
             tiers_s=settings.retry_tiers_s, per_address=settings.per_address
         )
@@ -112,7 +115,8 @@ class FetchStage:
             self.intake.bury(delivery, work)
             return
         if delivery.source.topic != FETCH_REQUESTS:
-            wait_s = hold_s(work.request, int(time.time() * 1000))
+            longest_s = self._longest_s[delivery.source.topic]
+            wait_s = hold_s(work.request, int(time.time() * 1000), longest_s)
             if wait_s > 0:
                 self.tiers.add(work, time.monotonic() + wait_s)
                 self._pump_soon()
@@ -169,7 +173,7 @@ class FetchStage:
         metrics.set("crawler_concurrency_limit", self.limit)
         metrics.set("crawler_window_requests", sum(self.intake.held.values()))
         metrics.set("crawler_window_hosts", sum(1 for host in hosts if host.queue))
-        metrics.set("crawler_eligible_backlog", self.eligible_backlog(ELIGIBLE_S))
+        metrics.set("crawler_eligible_backlog", self.eligible_backlog(DRAIN_TARGET_S))
         metrics.set("crawler_ready_requests", self.window.ready(now))
         metrics.set(
             "crawler_breakers_open",

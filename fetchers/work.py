@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from schemas.codec import decode
 from schemas.errors import DecodeError, UnknownSchemaError
@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from schemas.admission import Rules
     from schemas.records import FetchRequest
     from streams.stage import Delivery
-
-MAX_HOLD_S: Final = 86_400.0
-"""Longest that a request's own `not_before` is waited for, whatever it says."""
 
 
 @dataclass(slots=True, eq=False)
@@ -64,6 +61,6 @@ def read(delivery: Delivery) -> Work | Unusable:
     return Work(delivery, request)
 
 
-def hold_s(request: FetchRequest, now_ms: int) -> float:
+def hold_s(request: FetchRequest, now_ms: int, longest_s: float) -> float:
     """How long a request still has to wait before it may be begun; never negative."""
-    return min(max((request["not_before"] - now_ms) / 1000, 0.0), MAX_HOLD_S)
+    return min(max((request["not_before"] - now_ms) / 1000, 0.0), longest_s)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 JITTER: Final = 0.2
 """Share of a back-off that jitter may add: times round up, never down."""
 _MAX_DOUBLINGS = 16
+_DAY_S = 86_400.0
 
 
 class Retry(NamedTuple):
@@ -33,6 +34,14 @@ def tier_for(wait_s: float, tiers_s: Sequence[float]) -> int:
         if wait_s <= tier_s:
             return index
     return len(tiers_s) - 1
+
+
+def longest_wait_s(tier: int, tiers_s: Sequence[float]) -> float:
+    """The most that a request read from a tier can still have to wait.
+
+    When its due time says more, the clock of its writer or of its reader is wrong.
+    """
+    return _DAY_S if tier == len(tiers_s) - 1 else tiers_s[tier] * (1.0 + JITTER)
 
 
 def after_failure(

@@ -629,6 +629,17 @@ async def test_a_tier_is_read_ahead_a_little_and_then_held(tmp_path: Path) -> No
         assert runtime.stage.room(Source(RETRY_TIERS[2], 0)) == 0
 
 
+async def test_a_clock_that_was_wrong_delays_a_retry_by_its_tier_at_most(tmp_path: Path) -> None:
+    """The fetcher that wrote it was an hour ahead, or this one is an hour behind."""
+    async with Web() as web, running(tmp_path, FAST, retry_tiers_s="0.1,1,2,3,4") as runtime:
+        web.default = html()
+        hour = int(time.time() * 1000) + 3_600_000
+        url = web.url("/a")
+        runtime.seed(request_for(url, attempt=2, not_before=hour), topic=RETRY_TIERS[0])
+        await runtime.until(lambda: "/a" in web.paths())
+        await runtime.until_idle()
+
+
 # The invariant.
 
 

@@ -19,7 +19,7 @@ from fetchers.policy.outcome import (
     media_type,
     resolve_location,
 )
-from fetchers.policy.retry import after_failure, scale_of, tier_for
+from fetchers.policy.retry import after_failure, longest_wait_s, scale_of, tier_for
 from fetchers.policy.retry_after import http_date, wait_s
 from schemas.admission import compile_rules
 from schemas.crawl import CrawlSpec
@@ -220,6 +220,8 @@ def test_retries_are_never_early(
     if retry is not None:
         assert retry.wait_s >= at_least
         assert 0 <= retry.tier < len(RETRY_TIERS_S)
+        if retry.tier < len(RETRY_TIERS_S) - 1:
+            assert retry.wait_s <= longest_wait_s(retry.tier, RETRY_TIERS_S)
         assert retry.wait_s <= max(at_least, RETRY_TIERS_S[-1]) * 1.2
 
 
