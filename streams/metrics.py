@@ -95,7 +95,7 @@ FETCHER: Final = (
     Metric("crawler_politeness_wait_seconds", "histogram", "From taken to begun.", (), _WAIT_S),
     Metric("crawler_window_requests", "gauge", "Requests held in the windows."),
     Metric("crawler_window_hosts", "gauge", "Hosts with requests in the windows."),
-    Metric("crawler_eligible_backlog", "gauge", "Held requests that politeness allows in 60 s."),
+    Metric("crawler_eligible_backlog", "gauge", "Held requests that politeness allows in 300 s."),
     Metric("crawler_ready_requests", "gauge", "Held requests that only wait for a connection."),
     Metric("crawler_retries_total", "counter", "Attempts sent to a retry tier.", ("tier",)),
     Metric(

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
+
+DRAIN_TARGET_S: Final = 300.0
+"""Time in which an eligible backlog should be worked off, unless an operator chooses another.
+Fetchers count as eligible what politeness allows within it."""
 
 Action = Literal["grow", "shrink", "hold"]
 
@@ -17,7 +21,7 @@ class Rules:
     """Never fewer; at least 1: a group scaled to nothing has no one to notice work."""
     max_workers: int = 20
     """Never more; the number of partitions is the other bound."""
-    drain_target_s: float = 300.0
+    drain_target_s: float = DRAIN_TARGET_S
     """Time in which the eligible backlog should be worked off."""
     utilisation: float = 0.75
     """Share of a worker's rate that is planned with; the rest absorbs peaks and rebalances."""

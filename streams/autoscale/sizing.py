@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from schemas.errors import ConfigError
-from streams.autoscale.model import Rules
+from streams.autoscale.model import DRAIN_TARGET_S, Rules
 from streams.autoscale.roles import ROLES
 
 DEFAULT_SIZES: Final = ("fetcher=1:20", "parser=1:20")
@@ -19,7 +19,7 @@ class Sizing:
     """What any autoscaler is asked for. `sizes` are texts like `fetcher=1:20`."""
 
     sizes: Sequence[str] = DEFAULT_SIZES
-    drain_s: float = 300.0
+    drain_s: float = DRAIN_TARGET_S
     down_window_s: float = 300.0
     interval_s: float = INTERVAL_S
 
