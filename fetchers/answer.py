@@ -61,7 +61,8 @@ class Answer:
         self.headers: Headers = ()
         self.address = ""
         self.began_at = began_at
-        """Instants are monotonic seconds. `sent_at` is when the connection was there."""
+        """Instants are monotonic seconds. `sent_at` is when the request was out; `began_at` while
+        it is not."""
         self.sent_at = began_at
         self.ended_at = began_at
         self.wire_bytes = 0

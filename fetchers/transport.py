@@ -167,13 +167,15 @@ class Transport:
             wire: Any = connection.protocol
             assert isinstance(wire, Wire)
             try:
-                head = await wire.request(
+                wire.send(
                     request,
                     body_expected=method != "HEAD",
                     first_byte_s=limits.first_byte_s,
                     idle_s=limits.idle_s,
                     max_header_bytes=limits.max_header_bytes,
                 )
+                answer.sent_at = time.monotonic()
+                head = await wire.head()
                 if head.status == 421 and not last:
                     continue
                 await take(wire, head, sink, limits, judge, answer)
@@ -200,7 +202,6 @@ class Transport:
             raise fault from error
         except ValueError as error:  # a host that TLS or the resolver cannot be given
             raise httpx.LocalProtocolError(str(error)) from error
-        answer.sent_at = time.monotonic()
         transport = connection.transport
         if transport is not None:
             peer = transport.get_extra_info("peername")

@@ -116,7 +116,7 @@ class Wire(asyncio.Protocol):
 
     # For the fetch.
 
-    async def request(
+    def send(
         self,
         data: bytes,
         *,
@@ -124,11 +124,8 @@ class Wire(asyncio.Protocol):
         first_byte_s: float,
         idle_s: float,
         max_header_bytes: int,
-    ) -> Head:
-        """Send a request and wait for the head of its answer; interim answers are passed over.
-
-        Raises the faults of `fetchers.faults` that a head can have.
-        """
+    ) -> None:
+        """Send a request. Raises StaleConnection."""
         if not self.is_connected() or self._state != "idle":
             raise StaleConnection("closed before the request")
         assert self.transport is not None
@@ -138,6 +135,12 @@ class Wire(asyncio.Protocol):
         self._idle_s = idle_s
         self._timer = self._loop.call_later(first_byte_s, self._on_first_byte_timeout, first_byte_s)
         self.transport.write(data)
+
+    async def head(self) -> Head:
+        """Wait for the head of the answer; interim answers are passed over.
+
+        Raises the faults of `fetchers.faults` that a head can have.
+        """
         while self._head is None:
             self._raise_fault()
             await self._wait()

@@ -3,111 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import itertools
-import multiprocessing
-import os
 import time
-from collections import defaultdict
-from typing import TYPE_CHECKING, ClassVar, Self, cast
+from asyncio import selector_events
+from typing import TYPE_CHECKING, Any
 
+from fetchers.body import BodySink
+from fetchers.transport import Transport
 from schemas.crawl import CrawlSpec
-from tests.unit.fetchers.fakes import FakeRuntime, html, request_for, response, running
+from tests.integration.recorder import Site
+from tests.unit.fetchers.fakes import FakeRuntime, request_for, running, settings_for
 
 if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
     from pathlib import Path
+
+    import pytest
 
 DELAY_S = 0.3
 TOLERANCE_S = 0.05
 HOSTS = 49
 URLS = 10
 TIERS = "30,120,600,3600,21600"
-
-
-class _Recorder(asyncio.Protocol):
-    """Answers after a while, and notes when each request came."""
-
-    arrivals: ClassVar[list[tuple[float, str, str]]] = []
-    answer_s = 0.0
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        self._own = transport.get_extra_info("sockname")[0]
-
-    def data_received(self, data: bytes) -> None:
-        path = data.split(b" ", 2)[1].decode()
-        self.arrivals.append((time.monotonic(), self._own, path))
-        answer = response(404) if path == "/robots.txt" else html()
-        asyncio.get_running_loop().call_later(self.answer_s, self._transport.write, answer)
-
-
-def _serve(pipe: Connection, answer_s: float) -> None:
-    """The server's process: its clock is the machine's, its time is not the fetcher's."""
-
-    async def main() -> None:
-        with contextlib.suppress(PermissionError):
-            os.nice(-10)
-        loop = asyncio.get_running_loop()
-        _Recorder.answer_s = answer_s
-        server = await loop.create_server(_Recorder, "0.0.0.0", 0)
-        pipe.send(server.sockets[0].getsockname()[1])
-        lag_s = [0.0]
-        ticking = asyncio.ensure_future(_tick(lag_s))
-        while await loop.run_in_executor(None, pipe.recv):
-            pipe.send((list(_Recorder.arrivals), lag_s[0]))
-        ticking.cancel()
-
-    asyncio.run(main())
-
-
-async def _tick(lag_s: list[float]) -> None:
-    """Note the longest time that this process was kept from running."""
-    while True:
-        began = time.monotonic()
-        await asyncio.sleep(0.002)
-        lag_s[0] = max(lag_s[0], time.monotonic() - began - 0.002)
-
-
-class Site:
-    """The recording server."""
-
-    def __init__(self, answer_s: float = 0.0) -> None:
-        self._answer_s = answer_s
-        self.port = 0
-
-    def __enter__(self) -> Self:
-        self._pipe, there = multiprocessing.Pipe()
-        spawn = multiprocessing.get_context("spawn")
-        self._process = spawn.Process(target=_serve, args=(there, self._answer_s))
-        self._process.start()
-        self.port = self._pipe.recv()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._pipe.send(False)  # noqa: FBT003 - a message
-        self._process.join(5)
-        self._process.kill()
-
-    def url(self, path: str, host: str = "127.0.0.1") -> str:
-        return f"http://{host}:{self.port}{path}"
-
-    def gaps(self) -> dict[str, float]:
-        """The shortest time between two requests to each host, robots.txt included.
-
-        How long the recorder itself was kept from noting an arrival is added: on a machine that
-        has nothing else to do that is nothing.
-        """
-        self._pipe.send(True)  # noqa: FBT003 - a message
-        arrivals, lag_s = self._pipe.recv()
-        times: dict[str, list[float]] = defaultdict(list)
-        for at, host, _ in arrivals:
-            times[host].append(at)
-        return {
-            host: lag_s + min(after - before for before, after in itertools.pairwise(at))
-            for host, at in times.items()
-            if len(at) > 1
-        }
 
 
 def _host(number: int) -> str:
@@ -173,3 +88,24 @@ async def test_parallel_requests_keep_the_delay_between_their_starts(tmp_path: P
         gaps = site.gaps()
     assert min(gaps.values()) >= 0.2 - TOLERANCE_S
     assert took < 12 * 0.5
+
+
+async def test_the_delay_counts_from_when_the_request_was_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is kept from running right before it sends does not send the next early."""
+    socket_transport: Any = selector_events._SelectorSocketTransport  # type: ignore[attr-defined]
+    write = socket_transport.write
+
+    def held_up(self: Any, data: bytes) -> None:
+        time.sleep(0.2)
+        write(self, data)
+
+    monkeypatch.setattr(socket_transport, "write", held_up)
+    with Site() as site:
+        transport = Transport(settings_for(tmp_path))
+        with BodySink() as sink:
+            answer = await transport.fetch(site.url("/a"), b"User-Agent: a\r\n", sink)
+        await transport.close()
+        (arrival,) = site.arrivals()
+    assert answer.sent_at >= arrival.at - 0.001
