@@ -242,6 +242,7 @@ class FetchStage:
                 self.window.release(host, address_held=held[0], now=now)
                 self.in_flight -= 1
                 if isinstance(outcome, Postponed) and not work.delivery.stale:
+                    work.delivery.put_back()
                     self.window.put_back(host, work, priority=work.request["priority"], now=now)
                 self.intake.empty_blocked(host)
                 self._pump_soon()

@@ -224,6 +224,10 @@ class OffsetLedger:
             raise InvariantError(f"offset {offset} begun and not pending")
         self._begun.add(offset)
 
+    def put_back(self, offset: int) -> None:
+        """Note that a message is not in work any more, and not done either."""
+        self._begun.discard(offset)
+
     def complete(self, offset: int) -> None:
         """Mark a delivered message as completed. Raises InvariantError when it was not pending."""
         if offset not in self._pending:

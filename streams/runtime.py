@@ -153,6 +153,12 @@ class Runtime:
     def _leased(self) -> bool:
         return time.monotonic() < self._lease_until
 
+    def put_back(self, delivery: Delivery) -> None:
+        """See `Delivery.put_back`."""
+        if delivery.epoch == self.epoch:
+            self.ledgers[delivery.source].put_back(delivery.offset)
+            self._beginnings.ended(delivery)
+
     def complete(self, delivery: Delivery, counts: Counts | None) -> bool:
         """See `Delivery.complete`. Step 4's second half."""
         if delivery.epoch != self.epoch:

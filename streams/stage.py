@@ -58,6 +58,10 @@ class Delivery:
         """
         return await self._ledger.begin(self)
 
+    def put_back(self) -> None:
+        """Take the beginning back: the work has to wait, and is begun again later."""
+        self._ledger.put_back(self)
+
     def complete(self, counts: Counts | None = None) -> bool:
         """Mark the message as done; `counts` are added once its offset is committed.
 
@@ -77,6 +81,10 @@ class LedgerDoor(Protocol):
 
     async def begin(self, delivery: Delivery) -> bool:
         """See `Delivery.begin`."""
+        ...
+
+    def put_back(self, delivery: Delivery) -> None:
+        """See `Delivery.put_back`."""
         ...
 
     def complete(self, delivery: Delivery, counts: Counts | None) -> bool:

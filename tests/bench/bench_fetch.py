@@ -150,6 +150,8 @@ class _Runtime:
     async def begin(self, _delivery: Delivery) -> bool:
         return True
 
+    def put_back(self, _delivery: Delivery) -> None: ...
+
     def complete(self, _delivery: Delivery, _counts: Counts | None) -> bool:
         self.completed += 1
         return True

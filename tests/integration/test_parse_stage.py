@@ -36,6 +36,8 @@ class Ledger:
     async def begin(self, delivery: Delivery) -> bool:
         return True
 
+    def put_back(self, delivery: Delivery) -> None: ...
+
     def complete(self, delivery: Delivery, counts: Any) -> bool:
         assert delivery.offset not in self.completed
         self.completed[delivery.offset] = counts

@@ -120,13 +120,19 @@ class FakeRuntime:
         self._positions: Counter[Source] = Counter()
         self._open: set[tuple[Source, int]] = set()
         self._done: set[tuple[Source, int]] = set()
+        self._begun: set[Delivery] = set()
         self._poller: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
 
     # LedgerDoor
 
     async def begin(self, delivery: Delivery) -> bool:
+        assert delivery not in self._begun, "begun twice and never put back"
+        self._begun.add(delivery)
         return delivery.epoch == self.epoch
+
+    def put_back(self, delivery: Delivery) -> None:
+        self._begun.remove(delivery)
 
     def complete(self, delivery: Delivery, counts: Counts | None) -> bool:
         if delivery.epoch != self.epoch:

@@ -97,6 +97,25 @@ async def test_suspects_of_two_deaths_are_tried_one_at_a_time_beside_the_others(
     assert await second is True
 
 
+async def test_a_trial_that_is_put_back_makes_way_and_can_be_begun_again() -> None:
+    """A fetch that must first read the host's rules is begun twice."""
+    bench = Bench(Suspect(1, 2, begun=False), Suspect(2, 2, begun=False))
+    first, second = await bench.begin(1), await bench.begin(2)
+    await bench.commit()
+    assert await first is True
+    bench.ledger.put_back(1)
+    bench.beginnings.ended(bench.deliveries[1])
+    assert Suspect(1, 2, begun=False) in await bench.commit()
+    again = await bench.begin(1)
+    await bench.commit()
+    assert await second is True
+    bench.ledger.complete(2)
+    bench.beginnings.ended(bench.deliveries[2])
+    await asyncio.sleep(0)
+    await bench.commit()
+    assert await again is True
+
+
 async def test_a_cancelled_trial_makes_way_for_the_next() -> None:
     bench = Bench(Suspect(1, 2, begun=False), Suspect(2, 2, begun=False))
     first, second = await bench.begin(1), await bench.begin(2)
