@@ -368,6 +368,34 @@ def test_a_steady_load_with_noise_settles_and_stays(
     assert arrival <= 50 * effective(24, workers)
 
 
+@settings(max_examples=25, deadline=None)
+@given(
+    st.floats(1, 6),
+    st.floats(5, 200),
+    st.floats(1.1, 8),
+    st.integers(0, 2**32),
+)
+def test_workers_that_share_a_full_machine_are_not_added_for_ever(
+    cores: float, rate: float, excess: float, seed: int
+) -> None:
+    """Each worker slows the others down, the backlog never ends, and the limit is far away."""
+    rules = replace(RULES, max_workers=60, assumed_rate=50.0)
+    state, workers, noise = State(), 1, random.Random(seed)
+    sizes: list[int] = []
+    for step in range(240):
+        served = rate * min(workers, cores) * noise.uniform(0.97, 1.03)
+        arrival = rate * cores * excess
+        item = reading(
+            step * 15, workers, partitions=60, eligible=5_000.0, arrival=arrival, served=served
+        )
+        state, decision = decide(rules, state, item)
+        workers = decision.target or workers
+        sizes.append(workers)
+    # Once every half hour it may be tried again, since the machine may have less to do then.
+    futile = [later for earlier, later in pairwise(sizes) if later > earlier and earlier >= cores]
+    assert len(futile) <= 2 + 60 * 60 // rules.futile_s, sizes
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 500), st.floats(0, 600), st.floats(0, 100))
 def test_the_size_for_a_need_is_worth_it_and_never_decreases(
