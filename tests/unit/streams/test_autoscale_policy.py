@@ -392,7 +392,7 @@ def test_workers_that_share_a_full_machine_are_not_added_for_ever(
         workers = decision.target or workers
         sizes.append(workers)
     # Once every half hour it may be tried again, since the machine may have less to do then.
-    futile = [later for earlier, later in pairwise(sizes) if later > earlier and earlier >= cores]
+    futile = [later for earlier, later in pairwise(sizes) if later > earlier >= cores]
     assert len(futile) <= 2 + 60 * 60 // rules.futile_s, sizes
 
 
