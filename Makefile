@@ -2,7 +2,7 @@
 #
 #   make crawl                        crawl the sample site (no network needed after the set-up)
 #   make crawl URL=https://a.example/ crawl a site (set CRAWL_AGENT and CRAWL_CONTACT)
-#   make test                         lint, types, unit, contract and integration tests, a little chaos
+#   make test                         lint, types, unit, contract, integration and Docker tests
 #   make chaos [KILLS=200] [SEED=7]   kill processes at random and see that nothing is lost
 
 VENV := .venv
@@ -45,6 +45,7 @@ crawl: $(STAMP)
 	$(BIN)/crawl run $(or $(URL),--sample) $(ARGS)
 
 test: check unit contract integration
+	tests/docker/run.sh
 
 check: $(STAMP)
 	$(BIN)/ruff check .
@@ -65,10 +66,9 @@ contract: $(STAMP)
 integration: $(STAMP)
 	$(BIN)/python -m pytest -q tests/integration $(ARGS)
 
-# Needs root on Debian: installs Docker, starts its daemon, builds the images (minutes, once).
+# On Debian as root: installs what Docker needs and makes all images without an image registry.
 docker: $(STAMP)
-	tests/docker/setup.sh
-	CRAWLSTREAM_KAFKA_IMAGE=crawlstream-kafka:local $(BIN)/python -m pytest -q tests/docker $(ARGS)
+	tests/docker/run.sh --install $(ARGS)
 
 bench: $(STAMP)
 	$(BIN)/python tests/bench/run.py $(ARGS)

@@ -17,9 +17,8 @@ def docker() -> None:
         found = f"there is no image {IMAGE}"
     if found:
         text = (
-            f"{found}: the Docker tests are left out. On Debian, as root, tests/docker/setup.sh"
-            " makes all that they need; elsewhere: docker build -f deploy/Dockerfile"
-            " -t crawlstream:local ."
+            f"{found}: the Docker tests are left out. tests/docker/run.sh makes what they need and"
+            " runs them."
         )
         if os.environ.get("CI") == "true":
             pytest.fail(text)

@@ -22,6 +22,7 @@ from tests.docker.system import (
     QUICK,
     ROOT,
     finished,
+    most_records,
     pages,
     records,
     submit,
@@ -29,7 +30,7 @@ from tests.docker.system import (
     wanted_pages,
 )
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(1200)]
 
 WORKERS = ("dedup", "fetcher", "parser")
 
@@ -44,7 +45,11 @@ class Compose:
             self.port = int(probe.getsockname()[1])
         self.bootstrap = f"127.0.0.1:{self.port}"
         quick = folder / "quick.yaml"
-        roles = {name: {"environment": QUICK} for name in (*WORKERS, "topics", "sample")}
+        roles: dict[str, dict[str, Any]] = {
+            name: {"environment": QUICK} for name in (*WORKERS, "topics", "sample")
+        }
+        for name in WORKERS:
+            roles[name]["healthcheck"] = {"interval": "2s"}
         quick.write_text(yaml.safe_dump({"services": roles}), encoding="utf-8")
         self._command = [
             "docker", "compose", "--project-directory", str(ROOT), "-p", self.project,
@@ -64,7 +69,7 @@ class Compose:
             env=self._env,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=600,
             check=False,
         )
         assert done.returncode == 0 or not check, f"{arguments}: {done.stderr[-3000:]}"
@@ -108,7 +113,7 @@ def compose(docker: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     made = Compose(tmp_path_factory.mktemp("compose"))
     try:
         made.up()
-        until(lambda: made.healthy("kafka", *WORKERS), 180, "all services healthy", 1.0)
+        until(lambda: made.healthy("kafka", *WORKERS), 400, "all services healthy", 1.0)
         yield made
     except BaseException:
         print(made("logs", "--tail", "60", check=False)[-20_000:])
@@ -128,15 +133,14 @@ def test_nothing_is_lost_when_each_container_is_killed(compose: Compose, tmp_pat
         return len(pages(site, records(compose.bootstrap, "kills")))
 
     for number, victim in enumerate(victims, 1):
-        until(lambda least=10 * number: seen() >= least, 120, f"records before {victim}")  # type: ignore[misc]
+        until(lambda least=10 * number: seen() >= least, 240, f"records before {victim}", 2.0)  # type: ignore[misc]
         compose.kill(victim)
         compose.up()
-    until(lambda: compose.healthy("kafka", *WORKERS), 120, "all healthy again", 1.0)
-    found = finished(compose.bootstrap, "kills", site, 240)
+    until(lambda: compose.healthy("kafka", *WORKERS), 400, "all healthy again", 1.0)
+    found = finished(compose.bootstrap, "kills", site, 400)
     assert wanted - found.keys() == set(), "lost"
     assert found.keys() - wanted == set(), "records of pages that should have none"
-    # A crash may repeat what was in flight, no more: the windows held hundreds.
-    assert sum(found.values()) - len(found) <= 64
+    assert max(found.values()) <= most_records(kills=len(victims))
     rows = records(compose.bootstrap, "kills")
     assert len({row["fetch_id"] for row in rows}) == len(rows)
 
@@ -146,8 +150,8 @@ def test_a_worker_that_dies_is_started_again(compose: Compose) -> None:
     before = compose.inspect(container)["RestartCount"]
     # All processes but the first, which then ends with the worker's exit code.
     compose("exec", "-T", "parser", "sh", "-c", "kill -9 -1", check=False)
-    until(lambda: compose.inspect(container)["RestartCount"] > before, 60, "a restart")
-    until(lambda: compose.healthy("parser"), 120, "the parser healthy again", 1.0)
+    until(lambda: compose.inspect(container)["RestartCount"] > before, 120, "a restart")
+    until(lambda: compose.healthy("parser"), 240, "the parser healthy again", 1.0)
 
 
 @pytest.mark.parametrize("service", WORKERS)
@@ -164,7 +168,7 @@ async def test_the_autoscalers_back_end_scales_a_service(compose: Compose) -> No
     await docker.scale("fetcher", 2)
     # Compose takes the copy for its own.
     assert len(compose.containers("fetcher")) == 2
-    until(lambda: compose.healthy("fetcher"), 120, "both fetchers healthy", 1.0)
+    until(lambda: compose.healthy("fetcher"), 240, "both fetchers healthy", 1.0)
     await docker.scale("fetcher", 1)
     assert len(compose.containers("fetcher")) == 1
 
