@@ -21,7 +21,7 @@ from fetchers.transport import Transport
 from schemas.admission import MAX_REDIRECTS
 from schemas.crawl import CrawlSpec
 from schemas.reasons import REASONS, Reason
-from schemas.url import CrawlUrl, Rejected, origin_of, path_of
+from schemas.url import CrawlUrl, origin_of, path_of
 
 if TYPE_CHECKING:
     from fetchers.answer import Answer
@@ -42,8 +42,8 @@ async def check(url: CrawlUrl, settings: Settings, *, method: str = "GET") -> di
     hops: list[dict[str, Any]] = []
     report["hops"] = hops
     try:
-        target: CrawlUrl | Rejected = url
-        while isinstance(target, CrawlUrl):
+        target: CrawlUrl | None = url
+        while target is not None:
             hop, target = await _hop(
                 target, transport, robots, fields, agent, spec, settings, method
             )
@@ -69,10 +69,9 @@ async def _hop(
     spec: CrawlSpec,
     settings: Settings,
     method: str,
-) -> tuple[dict[str, Any], CrawlUrl | Rejected]:
-    """One URL; gives what happened and where it points (Rejected: nowhere to go)."""
+) -> tuple[dict[str, Any], CrawlUrl | None]:
+    """One URL; gives what happened and where it points (None: nowhere to go)."""
     hop: dict[str, Any] = {"url": url.href, "addresses": await _addresses(transport, url.host)}
-    nowhere = Rejected(Reason.BAD_REDIRECT, "")
     origin = origin_of(url.href)
     entry = robots.fresh(origin, agent, time.monotonic())
     if entry is None:
@@ -87,10 +86,10 @@ async def _hop(
     hop["sitemaps"] = list(entry.sitemaps)
     hop["body"] = b""
     if entry.denied or entry.robots is None:
-        return _failed(hop, entry.reason or Reason.ROBOTS_UNREACHABLE, entry.detail), nowhere
+        return _failed(hop, entry.reason or Reason.ROBOTS_UNREACHABLE, entry.detail), None
     hop["allowed"] = is_allowed(entry.robots, path_of(url.href))
     if not hop["allowed"]:
-        return _failed(hop, Reason.ROBOTS_DENIED, "disallowed by robots.txt"), nowhere
+        return _failed(hop, Reason.ROBOTS_DENIED, "disallowed by robots.txt"), None
     await asyncio.sleep(delay_s)
 
     def judge(head: Head) -> Reason | bool:
@@ -104,9 +103,12 @@ async def _hop(
     location = header(answer.headers, "location")
     if answer.status in REDIRECT_STATUSES and location:
         target = resolve_location(location, url.href)
-        hop["location"] = target.href if isinstance(target, CrawlUrl) else location
-        return hop, target
-    return hop, nowhere
+        if isinstance(target, CrawlUrl):
+            hop["location"] = target.href
+            return hop, target
+        hop["location"] = location
+        hop["detail"] = f"not followed: {target.reason.value} {target.detail}".strip()
+    return hop, None
 
 
 def _note(hop: dict[str, Any], answer: Answer) -> None:

@@ -51,7 +51,6 @@ class Reason(enum.StrEnum):
     CONTENT_CODING = "content_coding"
     BOMB = "bomb"
     TOO_MANY_REDIRECTS = "too_many_redirects"
-    BAD_REDIRECT = "bad_redirect"
     ROBOTS_UNREACHABLE = "robots_unreachable"
     HOST_UNAVAILABLE = "host_unavailable"
     HTTP_408 = "http_408"
@@ -165,7 +164,6 @@ REASONS: dict[Reason, ReasonRow] = {
     R.CONTENT_CODING: _permanent(),
     R.BOMB: _permanent("url", "warning"),
     R.TOO_MANY_REDIRECTS: _permanent(),
-    R.BAD_REDIRECT: _permanent(),
     R.ROBOTS_UNREACHABLE: _retry("host", 120.0, 6),
     R.HOST_UNAVAILABLE: _retry("host", 120.0, 8),
     R.HTTP_408: _retry("url", 30.0, 4),

@@ -26,16 +26,15 @@ _MEDIA_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]+/[a-z0-9!#$&^_.+-]+")
 class Redirect(NamedTuple):
     """Where an answer points.
 
-    `target` None: the Location cannot be fetched, and `refused` says why. `scope_host`: of the
-    target. `followed`: it is to be produced to `urls`. `same`: it is this URL again, to be asked
-    at once, since dedup would drop it.
+    `target` None: the Location is no URL to fetch. `scope_host`: of the target. `followed`: it is
+    to be produced to `urls`. `same`: it is this URL again, to be asked at once, since dedup would
+    drop it.
     """
 
     target: CrawlUrl | None
     scope_host: str
     followed: bool = False
     same: bool = False
-    refused: Reason | None = None
 
 
 def media_type(headers: Headers) -> str:
@@ -80,7 +79,7 @@ def judge_redirect(
     target = resolve_location(location, request["url"])
     scope_host = request["scope_host"] or request["host"]
     if isinstance(target, Rejected):
-        return Redirect(None, scope_host, refused=target.reason)
+        return Redirect(None, scope_host)
     if len(request["redirects"]) >= MAX_REDIRECTS:
         return Reason.TOO_MANY_REDIRECTS
     scope_host = scope_after_redirect(
@@ -92,7 +91,7 @@ def judge_redirect(
     if url_id(request["crawl"], target.href, rules.ignore_params) == request["url_id"]:
         return Redirect(target, scope_host, same=True)
     if not in_scope(rules.spec, target.host, scope_host):
-        return Redirect(target, scope_host, refused=Reason.OUT_OF_SCOPE)
+        return Redirect(target, scope_host)
     return Redirect(target, scope_host, followed=True)
 
 

@@ -37,6 +37,15 @@ async def test_each_hop_is_reported(tmp_path: Path, capsys: pytest.CaptureFixtur
         assert part in printed
 
 
+async def test_a_location_that_cannot_be_fetched_is_told_and_not_followed(tmp_path: Path) -> None:
+    async with Web() as web:
+        web.pages["/a"] = response(302, b"", "Location: data:text/html,hi")
+        report = await check(_url(web.url("/a")), settings_for(tmp_path, default_delay_s=0))
+    (hop,) = report["hops"]
+    assert (report["outcome"], hop["location"]) == ("result", "data:text/html,hi")
+    assert hop["detail"].startswith("not followed: unsupported_scheme")
+
+
 @pytest.mark.parametrize(
     ("path", "outcome"),
     [("/no", "robots_denied"), ("/gone", "http_4xx"), ("/loop", "too_many_redirects")],
