@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import obstore
 import zstandard
-from obstore.exceptions import BaseError, NotFoundError
+from obstore.exceptions import BaseError, NotFoundError, PermissionDeniedError
 from obstore.store import LocalStore, from_url
 
 from schemas.errors import ConfigError, CrawlError, TransientInfraError
@@ -80,10 +80,13 @@ class BlobStore:
             raise TransientInfraError(f"blob {key}: {error}") from error
 
     async def exists(self, key: str) -> bool:
-        """Whether the store has a blob."""
+        """Whether the store is known to have a blob.
+
+        S3 denies those who may not list a bucket the knowledge that something is not there.
+        """
         try:
             await obstore.head_async(self._store, key)
-        except (NotFoundError, FileNotFoundError):
+        except (NotFoundError, FileNotFoundError, PermissionDeniedError):
             return False
         return True
 

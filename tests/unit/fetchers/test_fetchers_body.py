@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import zstandard
+from obstore.exceptions import PermissionDeniedError
 
 from fetchers import body as bodies
 from fetchers.body import BodySink, place
@@ -107,6 +108,19 @@ async def test_a_missing_blob_says_so(blobs: BlobStore) -> None:
     with pytest.raises(BlobMissingError):
         await _read(blobs, "ab/none.zst", "zstd")
     assert not await blobs.exists("ab/none.zst")
+
+
+async def test_a_store_that_may_be_written_and_not_listed(
+    blobs: BlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S3 answers 403, not 404, to those who may not list and ask for what is not there."""
+
+    async def denied(_store: object, key: str) -> None:
+        raise PermissionDeniedError(key)
+
+    monkeypatch.setattr("streams.blobs.obstore.head_async", denied)
+    await blobs.put("ab/x.bin", b"x")
+    assert await _read(blobs, "ab/x.bin", "identity") == b"x"
 
 
 def test_a_url_that_names_no_store(tmp_path: Path) -> None:
