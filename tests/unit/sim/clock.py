@@ -18,6 +18,8 @@ class Process:
         self.tag = tag
         self.alive = True
         self.stopped = False
+        self.clock_s = 0.0
+        """How far its wall clock is ahead."""
         self.missed: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
 
     def after(self, delay: float, act: Callable[..., None], *args: Any) -> None:

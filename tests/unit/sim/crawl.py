@@ -17,7 +17,7 @@ from tests.unit.sim.web import Web
 from tests.unit.sim.workers import Fetcher, Parser, Scene, batch
 
 Role = Literal["dedup", "fetcher", "parser"]
-Kind = Literal["kill", "stop", "term", "wipe", "broker"]
+Kind = Literal["kill", "stop", "term", "wipe", "broker", "clock"]
 ROLES: Final[tuple[Role, ...]] = ("dedup", "fetcher", "parser")
 KINDS: Final[tuple[Kind, ...]] = ("kill", "kill", "kill", "wipe", "stop", "term", "broker")
 RESTART_S: Final = 0.5
@@ -27,7 +27,8 @@ class Fault(NamedTuple):
     """What happens to a process, and when.
 
     `stop` lasts `seconds` (SIGSTOP, then SIGCONT), `broker` is away for `seconds`; `term` is an
-    orderly end and `wipe` a kill with loss of the data folder.
+    orderly end, `wipe` a kill with loss of the data folder, and `clock` a step of its wall clock
+    by `seconds`, until its end.
     """
 
     at: float
@@ -150,6 +151,9 @@ class Crawl:
             return
         victim = self.running.get((fault.role, fault.number))
         if victim is None or not victim.process.alive or victim.process.stopped:
+            return
+        if fault.kind == "clock":
+            victim.process.clock_s = fault.seconds
             return
         if fault.kind == "stop":
             victim.note_in_flight()

@@ -25,5 +25,7 @@ class Protections(NamedTuple):
     """Nothing is begun while the partition may be another's."""
     completed_beyond: bool = True
     """Completed offsets beyond the prefix are carried in the commit metadata."""
+    bounded_waits: bool = True
+    """A retry waits as long as its tier lasts at most, whatever the clock says."""
     whole_recovery: bool = True
     """Dedup works only after its table is restored to the end of the changelog."""

@@ -17,13 +17,22 @@ from tests.unit.sim.protections import Protections
 from tests.unit.sim.web import make_web
 
 HUNDREDTHS = st.integers(0, 99).map(lambda number: number / 100)
+MOMENTS = st.integers(5, 200).map(lambda number: number / 10)
 FAULTS = st.builds(
     Fault,
-    at=st.integers(5, 200).map(lambda number: number / 10),
+    at=MOMENTS,
     kind=st.sampled_from(["kill", "stop", "term", "wipe", "broker"]),
     role=st.sampled_from(ROLES),
     number=st.integers(0, 1),
     seconds=st.integers(1, 15).map(float),
+)
+STEPS = st.builds(
+    Fault,
+    at=MOMENTS,
+    kind=st.just("clock"),
+    role=st.sampled_from(ROLES),
+    number=st.integers(0, 1),
+    seconds=st.sampled_from([-7200.0, -20.0, 20.0, 7200.0]),
 )
 
 
@@ -51,7 +60,7 @@ def test_a_crawl_without_faults_fetches_each_url_as_often_as_planned() -> None:
 
 @given(
     seed=st.integers(0, 50),
-    faults=st.lists(FAULTS, min_size=1, max_size=5),
+    faults=st.lists(FAULTS | STEPS, min_size=1, max_size=6),
     delays=st.lists(HUNDREDTHS, min_size=3, max_size=40),
 )
 @settings(
@@ -90,6 +99,11 @@ OFF = [
     ),
     Off("lease", 2, schedule(2, ["stop"], ["fetcher"]), 0),
     Off("completed_beyond", 3, schedule(3, ["kill"], ["fetcher"])),
+    Off(
+        "bounded_waits",
+        1,
+        [Fault(1.0, "clock", "fetcher", 0, 7200.0), Fault(6.0, "kill", "fetcher", 0)],
+    ),
     Off("whole_recovery", 1, schedule(1, ["kill", "term"], ["dedup"]), 0),
 ]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from fetchers.policy.retry import after_failure
+from fetchers.policy.retry import after_failure, longest_wait_s
 from schemas.reasons import Reason
 from schemas.topics import (
     DEAD_LETTERS,
@@ -217,7 +217,7 @@ class Worker:
             letter = (DEAD_LETTERS, b"poison", {"url": value["url"], "reason": "poison"})
             self.deliver(delivery, [letter], {})
             return
-        wait_s = self.due_at(delivery) - self.kafka.world.now
+        wait_s = self.wait_s(delivery)
         if wait_s > 0:
             self.process.after(wait_s, self._is_due, delivery)
         else:
@@ -246,9 +246,13 @@ class Worker:
             ledger.begin(delivery.offset)
         self.work(delivery)
 
-    def due_at(self, delivery: Delivery) -> float:
-        """When it may be begun."""
+    def wait_s(self, delivery: Delivery) -> float:
+        """How long until it may be begun."""
         return 0.0
+
+    def wall(self) -> float:
+        """The time that this process believes it to be."""
+        return self.kafka.world.now + self.process.clock_s
 
     def work(self, delivery: Delivery) -> None:
         raise NotImplementedError
@@ -355,8 +359,14 @@ class Fetcher(Worker):
         super().__init__(scene, tag)
         self.limit = scene.fetch_limit
 
-    def due_at(self, delivery: Delivery) -> float:
-        return float(delivery.value["not_before"])
+    def wait_s(self, delivery: Delivery) -> float:
+        if delivery.source.topic == FETCH_REQUESTS:
+            return 0.0
+        wait_s = float(delivery.value["not_before"] - self.wall())
+        if not self.scene.protections.bounded_waits:
+            return wait_s
+        tier = RETRY_TIERS.index(delivery.source.topic)
+        return min(wait_s, longest_wait_s(tier, TIERS_S))
 
     def allow(self, delivery: Delivery) -> None:
         left = self.scene.web.planned(delivery.value["url"]) - delivery.value["attempt"] + 1
@@ -382,7 +392,7 @@ class Fetcher(Worker):
             later = {
                 **request,
                 "attempt": attempt + 1,
-                "not_before": self.kafka.world.now + retry.wait_s,
+                "not_before": self.wall() + retry.wait_s,
             }
             self.deliver(delivery, [(RETRY_TIERS[retry.tier], host, later)], {"retries": 1})
             return
