@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
 
 import structlog
 from aiokafka import AIOKafkaProducer
@@ -12,14 +13,25 @@ from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 
 from schemas.topics import BY_NAME, partition_of, physical
 from streams.clients import make_producer
+from streams.pace import Pace
 from streams.settings import Settings
 from streams.stage import Out
 
 log = structlog.get_logger(__name__)
 
 
+class _Parcel(NamedTuple):
+    """Messages that are delivered together."""
+
+    messages: Sequence[Out]
+    done: asyncio.Future[None]
+
+
 class KafkaOutputs:
     """`streams.stage.Outputs` over one idempotent producer.
+
+    What is delivered within a pause of `streams.pace` goes out together, in one request to each
+    broker.
 
     A message that Kafka does not acknowledge in time is neither retried nor dropped here: `fatal`
     is called and `deliver` never returns, so that nothing after it is completed. aiokafka keeps
@@ -33,6 +45,10 @@ class KafkaOutputs:
         self._producer: AIOKafkaProducer = make_producer(settings)
         self._names = {name: physical(name, settings.topic_prefix) for name in BY_NAME}
         self._partitions: dict[str, int] = {}
+        self._pace = Pace()
+        self._waiting: list[_Parcel] = []
+        self._pump: asyncio.Task[None] | None = None
+        self._awaiting: set[asyncio.Task[None]] = set()
         self.delivered = 0
         """Messages acknowledged since the start."""
 
@@ -44,6 +60,9 @@ class KafkaOutputs:
 
     async def stop(self) -> None:
         """Disconnect; messages whose delivery nobody awaits any more may be lost."""
+        for task in (self._pump, *self._awaiting):
+            if task is not None:
+                task.cancel()
         with contextlib.suppress(asyncio.TimeoutError, KafkaError):
             await asyncio.wait_for(self._producer.stop(), 5.0)
 
@@ -51,31 +70,40 @@ class KafkaOutputs:
         """Return when Kafka has acknowledged all messages (acks=all)."""
         if not messages:
             return
-        try:
-            async with asyncio.timeout(self._settings.delivery_timeout_s):
-                await self._deliver(messages)
-        except TimeoutError:
-            self._give_up(
-                f"not acknowledged in {self._settings.delivery_timeout_s:.0f} s", messages
-            )
-        except MessageSizeTooLargeError as error:
-            self._give_up(f"a message beyond the size limit is a bug: {error}", messages)
-        except KafkaError as error:
-            self._give_up(repr(error), messages)
-        else:
-            self.delivered += len(messages)
-            return
-        await asyncio.Event().wait()
+        loop = asyncio.get_running_loop()
+        done = loop.create_future()
+        self._waiting.append(_Parcel(messages, done))
+        if self._pump is None:
+            self._pump = loop.create_task(self._send_all(), name="outputs")
+        await done
+        self.delivered += len(messages)
 
-    async def _deliver(self, messages: Sequence[Out]) -> None:
-        send = self._producer.send
-        futures = []
+    async def _send_all(self) -> None:
+        """Send what waits, in groups, until nothing does."""
+        loop = asyncio.get_running_loop()
+        while self._waiting:
+            wait_s = self._pace.wait_s(loop.time())
+            if wait_s > 0:
+                await asyncio.sleep(wait_s)
+            parcels, self._waiting = self._waiting, []
+            parcels = [parcel for parcel in parcels if not parcel.done.cancelled()]
+            self._pace.asked(loop.time(), busy=len(parcels) > 1)
+            deadline = loop.time() + self._settings.delivery_timeout_s
+            futures: list[asyncio.Future[Any]] = []
+            messages = [message for parcel in parcels for message in parcel.messages]
+            if await self._in_time(self._append(messages, futures), deadline, messages):
+                task = loop.create_task(self._settle(deadline, parcels, futures))
+                self._awaiting.add(task)
+                task.add_done_callback(self._awaiting.discard)
+        self._pump = None
+
+    async def _append(self, messages: Sequence[Out], futures: list[asyncio.Future[Any]]) -> None:
         for message in messages:
             partition = None
             if message.key is not None:
                 partition = partition_of(message.key, self._partitions[message.topic])
             futures.append(
-                await send(
+                await self._producer.send(
                     self._names[message.topic],
                     value=message.value,
                     key=message.key,
@@ -83,12 +111,32 @@ class KafkaOutputs:
                     headers=list(message.headers),
                 )
             )
-        if len(futures) == 1:
-            await futures[0]
-        else:
-            await asyncio.gather(*futures)
 
-    def _give_up(self, why: str, messages: Sequence[Out]) -> None:
+    async def _settle(
+        self, deadline: float, parcels: Sequence[_Parcel], futures: Sequence[asyncio.Future[Any]]
+    ) -> None:
+        messages = [message for parcel in parcels for message in parcel.messages]
+        if await self._in_time(asyncio.gather(*futures), deadline, messages):
+            for parcel in parcels:
+                if not parcel.done.done():
+                    parcel.done.set_result(None)
+
+    async def _in_time(
+        self, work: Awaitable[Any], deadline: float, messages: Sequence[Out]
+    ) -> bool:
+        """Whether the work was done by then; where it was not, the process ends."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                await work
+        except TimeoutError:
+            why = f"not acknowledged in {self._settings.delivery_timeout_s:.0f} s"
+        except MessageSizeTooLargeError as error:
+            why = f"a message beyond the size limit is a bug: {error}"
+        except Exception as error:  # noqa: BLE001 - whatever it is, nothing may be completed
+            why = repr(error)
+        else:
+            return True
         topics = sorted({message.topic for message in messages})
         log.error("delivery failed; the process ends", topics=topics, why=why)
         self._fatal(f"delivery to {', '.join(topics)} failed: {why}")
+        return False

@@ -30,13 +30,13 @@ from schemas.topics import FETCH_REQUESTS, SEEN_CHANGELOG
 from streams.dedup.exits import die
 from streams.dedup.store import SeenStore
 from streams.metrics import Counts
+from streams.pace import Pace
 from streams.stage import Out
 
 log = structlog.get_logger(__name__)
 
-INTERVAL_S: Final = 0.05
-"""Least time between two parcels of a partition, unless one is large."""
 LARGE_BYTES: Final = 256 * 1024
+"""A parcel that does not wait until it is time for the next."""
 
 
 class Outlet(Protocol):
@@ -120,6 +120,7 @@ class Lane:
         self._forgotten = forgotten
         self._pending: dict[bytes, bytes] = {}
         self._parcel = _Parcel()
+        self._pace = Pace()
         self._pump: asyncio.Task[None] | None = None
         self._large = asyncio.Event()
 
@@ -171,12 +172,12 @@ class Lane:
         while self._parcel.works:
             parcel, self._parcel = self._parcel, _Parcel()
             self._large.clear()
-            began = loop.time()
+            self._pace.asked(loop.time(), busy=len(parcel.works) > 1)
             if await self._ours():
                 await self._send(parcel)
             else:
                 self._forget(parcel)
-            pause_s = INTERVAL_S - (loop.time() - began)
+            pause_s = self._pace.wait_s(loop.time())
             if pause_s > 0 and not self._large.is_set():
                 timer = loop.call_later(pause_s, self._large.set)
                 await self._large.wait()

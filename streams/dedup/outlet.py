@@ -31,9 +31,7 @@ class KafkaOutlet:
     def __init__(self, settings: Settings) -> None:
         self._timeout_s = settings.delivery_timeout_s
         self._partitions = settings.partitions
-        self.producer: AIOKafkaProducer = make_producer(
-            settings, linger_ms=0, max_batch_size=_MAX_BATCH_BYTES
-        )
+        self.producer: AIOKafkaProducer = make_producer(settings, max_batch_size=_MAX_BATCH_BYTES)
         self._names = {name: physical(name, settings.topic_prefix) for name in BY_NAME}
 
     async def start(self) -> None:
