@@ -27,8 +27,8 @@ _SO_TIMESTAMPNS = 35
 _STAMP = struct.Struct("@ll")
 _CLOSE_S = 0.0002
 """Two readings of a clock that are not further apart had nothing else run in between."""
-_ANSWERS = {"/robots.txt": response(404)}
 _PAGE = html()
+_NO_ROBOTS = response(404)
 
 
 class Arrival(NamedTuple):
@@ -41,9 +41,10 @@ class Arrival(NamedTuple):
 
 
 class _Server:
-    def __init__(self, pipe: Connection, answer_s: float) -> None:
+    def __init__(self, pipe: Connection, answer_s: float, robots: bytes) -> None:
         self._pipe = pipe
         self._answer_s = answer_s
+        self._robots = robots
         self._arrivals: list[Arrival] = []
         self._buffers: dict[socket.socket, bytes] = {}
         self._due: list[tuple[float, int, socket.socket, bytes]] = []
@@ -96,7 +97,7 @@ class _Server:
         host = peer.getsockname()[0]
         self._arrivals.append(Arrival(_arrived_at(control), host, path, agent.partition(" ")[0]))
         due_at = time.monotonic() + self._answer_s
-        answer = _ANSWERS.get(path, _PAGE)
+        answer = self._robots if path == "/robots.txt" else _PAGE
         heapq.heappush(self._due, (due_at, next(self._turns), peer, answer))
 
     def _write(self, peer: socket.socket, answer: bytes) -> None:
@@ -132,22 +133,22 @@ def _wall_ahead_s() -> float:
     return ahead_s
 
 
-def _serve(pipe: Connection, answer_s: float) -> None:
-    _Server(pipe, answer_s).run()
+def _serve(pipe: Connection, answer_s: float, robots: bytes) -> None:
+    _Server(pipe, answer_s, robots).run()
 
 
 class Site:
     """The recording server; a context manager."""
 
-    def __init__(self, answer_s: float = 0.0) -> None:
-        self._answer_s = answer_s
+    def __init__(self, answer_s: float = 0.0, robots: bytes = _NO_ROBOTS) -> None:
+        self._options = answer_s, robots
         self._arrivals: list[Arrival] = []
         self.port = 0
 
     def __enter__(self) -> Self:
         self._pipe, there = multiprocessing.Pipe()
         spawn = multiprocessing.get_context("spawn")
-        self._process = spawn.Process(target=_serve, args=(there, self._answer_s))
+        self._process = spawn.Process(target=_serve, args=(there, *self._options))
         self._process.start()
         self.port = self._pipe.recv()
         return self

@@ -58,9 +58,10 @@ async def test_a_huge_host_does_not_slow_49_others(tmp_path: Path) -> None:
             if huge:
                 assert runtime.counts["deferrals"] > 4_000
     print(f"49 hosts of {URLS} URLs: {took[0]:.2f} s alone, {took[5_000]:.2f} s beside 5,000")
-    # Deferring 5,000 requests is work for a moment; in virtual time (test_fetch_simulation) the
-    # others are not slowed at all. Without deferral they would wait 750 s.
-    assert took[5_000] <= took[0] * 2 + 1
+    # Deferring 5,000 requests is work, on a busy machine for seconds; in virtual time
+    # (test_fetch_simulation) the others are not slowed at all. Without deferral they would wait
+    # 750 s.
+    assert took[5_000] <= took[0] * 2 + 10
 
 
 async def test_the_delay_holds_across_a_rebalance(tmp_path: Path) -> None:

@@ -28,10 +28,10 @@ from tests.unit.fetchers.fakes import Request, Web, html, response, settings_for
 DATA = Path(__file__).parents[1] / "data"
 PLAIN = b"<p>hello</p>"
 LIMITS = Limits(
-    deadline_s=3.0,
-    connect_s=1.0,
-    first_byte_s=1.0,
-    idle_s=1.0,
+    deadline_s=60.0,
+    connect_s=30.0,
+    first_byte_s=30.0,
+    idle_s=30.0,
     max_header_bytes=64 * 1024,
     max_wire_bytes=16 * 1024 * 1024,
     max_body_bytes=10_000_000,
@@ -384,8 +384,8 @@ async def test_siz_04_endless_stream_stops_at_the_cap(transport: Transport, web:
 async def test_siz_04_endless_stream_stops_at_the_deadline(transport: Transport, web: Web) -> None:
     web.pages["/"] = _endless
     began = time.monotonic()
-    got = await fetch(transport, web.url(), deadline_s=0.3)
-    assert time.monotonic() - began < 0.8
+    got = await fetch(transport, web.url(), deadline_s=1.0)
+    assert 1.0 <= time.monotonic() - began < 20
     assert (got.reason, got.answer.truncated) == (None, True)
     assert got.size >= 64 * 1024
 
@@ -402,9 +402,12 @@ async def _drip(
 
 async def test_tmo_01_a_drip_ends_at_the_deadline(transport: Transport, web: Web) -> None:
     web.pages["/"] = _drip
+    given_s = case("tmo-01")["input"]
     began = time.monotonic()
-    got = await fetch(transport, web.url(), deadline_s=0.3, idle_s=0.1)
-    assert 0.25 < time.monotonic() - began < 0.8
+    got = await fetch(
+        transport, web.url(), deadline_s=given_s["deadline_s"], idle_s=given_s["read_timeout_s"]
+    )
+    assert given_s["deadline_s"] <= time.monotonic() - began < 20
     assert got.reason is Reason.DEADLINE
 
 

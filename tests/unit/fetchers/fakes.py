@@ -312,14 +312,23 @@ class Web:
             request.path for request in self.requests if robots or request.path != "/robots.txt"
         ]
 
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "0.0.0.0", 0)
+    async def up(self) -> None:
+        """Listen; again on the same port after `down`."""
+        self._server = await asyncio.start_server(self._serve, "0.0.0.0", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
+
+    async def down(self) -> None:
+        """Refuse new connections."""
+        assert self._server is not None
+        self._server.close()
+        await asyncio.sleep(0)
+
+    async def __aenter__(self) -> Self:
+        await self.up()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        assert self._server is not None
-        self._server.close()
+        await self.down()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections += 1

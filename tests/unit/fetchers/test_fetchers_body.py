@@ -143,7 +143,7 @@ async def test_clk_01_steps_of_the_wall_clock_do_not_move_deadlines(
     for step in (-3_600.0, 3_600.0):
         async with Web() as web:
             web.default = hang
-            transport = Transport(settings_for(tmp_path, fetch_deadline_s=0.2))
+            transport = Transport(settings_for(tmp_path, fetch_deadline_s=0.5))
             loop = asyncio.get_running_loop()
             began = loop.time()
             with BodySink() as sink:
@@ -154,4 +154,4 @@ async def test_clk_01_steps_of_the_wall_clock_do_not_move_deadlines(
                     answer = await fetching
             await transport.close()
         assert answer.reason == "deadline"
-        assert 0.15 < loop.time() - began < 1.5
+        assert 0.5 <= loop.time() - began < 4.5

@@ -80,9 +80,9 @@ def test_rob_16_too_many_requests_holds_the_host() -> None:
 def test_rob_21_no_backtracking() -> None:
     case = CASES["rob-21"]
     text = "User-agent: *\nDisallow: /" + "*a" * 30 + "*b\n"
-    began = time.perf_counter()
+    began = time.thread_time()
     assert _verdict(text, "acmebot", case["input"]["url"]) == case["expected"]["decision"]
-    assert time.perf_counter() - began < case["expected"]["time_limit_s"]
+    assert time.thread_time() - began < case["expected"]["time_limit_s"]
 
 
 @pytest.mark.parametrize(
