@@ -17,9 +17,10 @@ from schemas.reasons import REASONS, Reason
 from schemas.topics import FETCH_REQUESTS, RETRY_TIERS
 from streams.blobs import BlobStore
 from streams.stage import Source
-from tests.cases import case
+from tests.cases import case, given
 from tests.integration.recorder import Site
 from tests.unit.fetchers.fakes import (
+    Handler,
     Request,
     Web,
     html,
@@ -189,6 +190,42 @@ async def test_a_redirect_is_a_result_and_a_new_url(tmp_path: Path) -> None:
     assert batch["redirects"] == ["http://h.example/0", web.url("/a")]
     assert batch["links"][0]["url"] == web.url("/b?x")
     assert runtime.counts["redirects"] == 1
+
+
+def _sends(text: str) -> Handler:
+    """A handler that answers with the raw bytes of a case and closes."""
+
+    async def handler(request: Request, reader: Any, writer: Any) -> None:
+        writer.write(text.encode("latin-1"))
+        await writer.drain()
+        writer.close()
+
+    return handler
+
+
+@pytest.mark.parametrize(
+    ("raw", "path"),
+    [
+        *given("red-01"),
+        (case("red-06")["input"]["raw_response_latin1"], "/a1"),
+        (
+            case("red-09")["input"]["raw_response_latin1"],
+            case("red-09")["expected"]["next_request"],
+        ),
+    ],
+)
+async def test_red_01_red_06_red_09_next_hop_of_raw_answers(
+    tmp_path: Path, raw: str, path: str
+) -> None:
+    async with Web() as web, running(tmp_path, FAST) as runtime:
+        web.pages["/s"] = _sends(raw)
+        web.pages["/robots.txt"] = OPEN
+        runtime.seed(request_for(web.url("/s")))
+        await runtime.until_idle()
+        (batch,) = runtime.urls()
+        runtime.seed(request_for(batch["links"][0]["url"]))
+        await runtime.until_idle()
+    assert web.paths() == ["/s", path]
 
 
 async def test_red_10_out_of_scope_is_recorded_and_not_followed(tmp_path: Path) -> None:

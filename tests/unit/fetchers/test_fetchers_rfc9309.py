@@ -305,7 +305,7 @@ async def test_of_fetching(
             await transport.close()
 
 
-async def test_2_4_should_a_copy_is_used_for_24_hours_at_most_by_elapsed_time(
+async def test_clk_04_2_4_should_a_copy_is_used_for_24_hours_at_most_by_elapsed_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now, wall = 1_000.0, 5_000.0
