@@ -220,5 +220,7 @@ async def test_politeness_while_fetchers_come_and_go(
         f" times the ideal: {median(beside):.2f} beside the huge host, {median(apart):.2f} apart,"
         f" at worst {max(beside):.2f} and {max(apart):.2f}"
     )
+    # A change of owner costs a host two delays, the wait and robots.txt anew, and those of one
+    # partition change together. Were the huge host's requests in their way, they would never end.
     assert beside
-    assert median(beside) <= median(apart) * 1.25
+    assert max(beside) <= max(apart) * 1.5
