@@ -56,10 +56,12 @@ class Pacing:
             self._wake()
 
     async def wait_for_turn(self, host: Host[Work]) -> None:
-        """Begin a further request of a host that has one in flight: one delay after the last."""
-        wait = host.pace.next_at - time.monotonic()
-        if wait > 0:
-            await asyncio.sleep(wait)
+        """Begin a further request of a host that has one in flight: one delay after the last.
+
+        Others may begin while this one waits.
+        """
+        while (wait_s := host.pace.next_at - time.monotonic()) > 0:  # noqa: ASYNC110 - it is due
+            await asyncio.sleep(wait_s)
         self.begin(host)
 
     async def wait_for_other(self, key: str) -> None:
