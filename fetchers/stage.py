@@ -98,7 +98,8 @@ class FetchStage:
         context.metrics.in_flight = lambda: self.in_flight
         context.metrics.on_scrape(self._refresh)
         self.intake = Intake(context, self.window, self._pacing, self.attempts, self._pump_soon)
-        self._housekeeper = asyncio.ensure_future(self._keep_house())
+        self._housekeeper = asyncio.create_task(self._keep_house(), name="housekeeper")
+        context.watch(self._housekeeper)
 
     def room(self, source: Source) -> int:
         """See Stage."""
@@ -202,16 +203,15 @@ class FetchStage:
                 break
             host, work, address = popped
             self.in_flight += 1
-            task = loop.create_task(self._run(host, work, address))
+            task = loop.create_task(self._run(host, work, address), name="attempt")
             self._tasks[task] = work
             task.add_done_callback(self._reap)
+            self._context.watch(task)
         self._was_full = self._was_full or self.in_flight >= self.limit
         self._set_timer(now)
 
     def _reap(self, task: asyncio.Task[None]) -> None:
-        work = self._tasks.pop(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.critical("outcome lost", url=work.request["url"], exc_info=error)
+        del self._tasks[task]
 
     def _set_timer(self, now: float) -> None:
         """Ring when something is due next; a timer that rings earlier already is left alone."""

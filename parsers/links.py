@@ -34,6 +34,20 @@ _REFRESH = re.compile(
 _LINK_HEADER = re.compile(r"<([^>]*)>((?:[^,\"<]|\"(?:[^\"\\]|\\.)*\")*)")
 _REL_PARAM = re.compile(r";\s*rel\s*=\s*(?:\"([^\"]*)\"|([^\s;,]+))", re.IGNORECASE)
 _SRCSET_SPACE: Final = "\t\n\f\r "
+_QUERY_CODECS: Final[dict[str, str | None]] = {
+    "utf-8": None,
+    "utf-16le": None,
+    "utf-16be": None,
+    "replacement": None,
+    "gbk": "gb18030",
+    "shift_jis": "cp932",
+    "euc-kr": "cp949",
+    "macintosh": "mac_roman",
+    "x-mac-cyrillic": "mac_cyrillic",
+    "iso-8859-8-i": "iso-8859-8",
+    "windows-874": "cp874",
+}
+"""Encodings of the Encoding Standard whose encoder has another name in Python; None: UTF-8."""
 
 
 class Target(NamedTuple):
@@ -60,16 +74,16 @@ class Resolver:
         self.rules = rules
         self._seen: Recent[tuple[str, str], Target | Rejected] = Recent(size)
 
-    def within(self, base: str) -> Base:
-        """The resolver for one base URL."""
-        return Base(self, base)
+    def within(self, base: str, charset: str = "utf-8") -> Base:
+        """The resolver for one base URL and the encoding of the document."""
+        return Base(self, base, charset)
 
-    def resolve(self, href: str, base: str) -> Target | Rejected:
-        """Resolve without memory."""
+    def resolve(self, href: str, base: str, charset: str | None = None) -> Target | Rejected:
+        """Resolve without memory. `charset` is a Python codec, for queries; None: UTF-8."""
         run_on = _run_on(href)
         if run_on is not None:
             return run_on
-        found = parse(href, base)
+        found = parse(href, base, charset)
         if isinstance(found, Rejected):
             return found
         return self.target(found)
@@ -93,10 +107,11 @@ class Resolver:
 class Base:
     """A base URL and what is relative to it."""
 
-    __slots__ = ("_folder", "_resolver", "_same", "url")
+    __slots__ = ("_charset", "_folder", "_resolver", "_same", "url")
 
-    def __init__(self, resolver: Resolver, url: str) -> None:
+    def __init__(self, resolver: Resolver, url: str, charset: str) -> None:
         self._resolver = resolver
+        self._charset = _QUERY_CODECS.get(charset, charset)
         self.url = url
         path = url.partition("?")[0]
         self._folder = path[: path.rfind("/") + 1]
@@ -111,6 +126,8 @@ class Base:
         cut = href.find("#")
         if cut >= 0:
             href = href[:cut]
+        if self._charset is not None and not href.isascii():
+            return self._resolver.resolve(href, self.url, self._charset)
         if href[:4] == "http" and href.startswith(("http://", "https://")):
             return self._resolver.remembered(href, self.url, "")
         if not href:

@@ -43,7 +43,7 @@ def read_page(work: Parsing, joined: tuple[bytes, bool]) -> Failure | None:
     record["truncated"] = record["truncated"] or cut or page.text_capped
     metas = [(meta.name, meta.content) for meta in page.metas]
     work.allowed |= robots_meta.of_meta(metas, work.agent, work.now_ms)
-    base = work.resolver.within(base_of(work.result["url"], page.base))
+    base = work.resolver.within(base_of(work.result["url"], page.base), encoding.name)
     _links(work, page, base)
     _describe(work, page)
     if b"itemscope" in markup:

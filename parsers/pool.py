@@ -87,6 +87,10 @@ class Receiver(Protocol):
         """The document gives no record."""
         ...
 
+    def watch(self, task: asyncio.Task[Any]) -> None:
+        """Take care that a failure of this task is not overlooked."""
+        ...
+
 
 @dataclass(slots=True, eq=False)
 class Process(asyncio.Protocol):
@@ -170,7 +174,9 @@ class Process(asyncio.Protocol):
         if one.kind is wire.Kind.PART:
             _, outs = wire.unpack_messages(one.payload)
             if outs:
-                self._part_task = asyncio.ensure_future(self._part(self.jobs[one.number], outs))
+                part = self._part(self.jobs[one.number], outs)
+                self._part_task = asyncio.create_task(part, name="part")
+                receiver.watch(self._part_task)
             return
         job = self.jobs.pop(one.number)
         self.job_bytes -= len(job.message)
@@ -409,6 +415,7 @@ class Pool:
                     one.kill()
 
     def _run(self, coroutine: Any) -> None:
-        task: asyncio.Task[None] = asyncio.ensure_future(coroutine)
+        task: asyncio.Task[None] = asyncio.create_task(coroutine, name="pool")
         self._tasks.add(task)
+        self.receiver.watch(task)
         task.add_done_callback(self._tasks.discard)

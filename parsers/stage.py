@@ -75,7 +75,8 @@ class ParseStage:
         context.metrics.in_flight = lambda: sum(self._held.values())
         context.metrics.on_scrape(self._refresh)
         await self.pool.start()
-        self._deliverer = asyncio.ensure_future(self._deliver())
+        self._deliverer = asyncio.create_task(self._deliver(), name="deliverer")
+        context.watch(self._deliverer)
 
     def room(self, source: Source) -> int:
         """See Stage."""
@@ -84,9 +85,10 @@ class ParseStage:
     def offer(self, delivery: Delivery) -> None:
         """See Stage."""
         self._held[delivery.source] += 1
-        task = asyncio.ensure_future(self._begin(delivery))
+        task = asyncio.create_task(self._begin(delivery), name="begin")
         self._tasks[task] = delivery
         task.add_done_callback(self._begun)
+        self._context.watch(task)
 
     def assigned(self, sources: frozenset[Source]) -> None:
         """See Stage."""
@@ -138,6 +140,10 @@ class ParseStage:
             )
         )
 
+    def watch(self, task: asyncio.Task[Any]) -> None:
+        """See Receiver."""
+        self._context.watch(task)
+
     def failed(self, job: Job, reason: Reason, detail: str) -> None:
         """See Receiver."""
         self._bury(job.context, reason, detail, attempts=max(1, job.deaths))
@@ -168,8 +174,6 @@ class ParseStage:
         delivery = self._tasks.pop(task)
         if task.cancelled():
             self._release(delivery)
-        else:
-            task.result()
 
     def _bury(self, delivery: Delivery, reason: Reason, detail: str, *, attempts: int = 0) -> None:
         result = _readable(delivery.value)

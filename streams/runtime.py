@@ -186,7 +186,7 @@ class Runtime:
                     asyncio.create_task(self._tell(), name="tell"),
                 ]
                 for task in tasks:
-                    task.add_done_callback(self._ended)
+                    self.watch(task)
                 await self._stopping.wait()
                 _cancel(*tasks)
             if not self._failed.is_set():
@@ -200,7 +200,7 @@ class Runtime:
         await self.directory.start()
         await self.outputs.start()
         self._stage_started = True
-        await self.stage.start(Context(self.settings, self.outputs, self, self.metrics))
+        await self.stage.start(Context(self.settings, self.outputs, self, self.metrics, self.watch))
         await self._consumer.start()
         topics = [physical(topic, self.settings.topic_prefix) for topic in self.stage.topics]
         self._consumer.subscribe(topics, listener=_Listener(self))
@@ -224,7 +224,11 @@ class Runtime:
     async def _or_failed(self, step: Coroutine[Any, Any, None]) -> bool:
         return await _first(step, self._failed)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def watch(self, task: asyncio.Task[Any]) -> None:
+        """End when this task fails."""
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             transient = isinstance(error, (KafkaError, TransientInfraError))

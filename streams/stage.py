@@ -7,9 +7,10 @@ its own pace and in its own order, and completes each exactly once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from schemas.admission import Rules
 from streams.metrics import Counts, Metrics
@@ -120,6 +121,11 @@ class Crawls(Protocol):
         ...
 
 
+def _watch_alone(task: asyncio.Task[Any]) -> None:
+    """Without a runtime: a failure goes to the event loop's exception handler."""
+    task.add_done_callback(lambda ended: None if ended.cancelled() else ended.result())
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """What the runtime gives a stage at its start."""
@@ -128,6 +134,8 @@ class Context:
     outputs: Outputs
     crawls: Crawls
     metrics: Metrics
+    watch: Callable[[asyncio.Task[Any]], None] = _watch_alone
+    """Called with each background task of the stage: a failure of one ends the process."""
 
 
 class Stage(Protocol):

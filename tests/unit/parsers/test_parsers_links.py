@@ -30,6 +30,30 @@ def test_bases_that_are_none(markup: str, url: str) -> None:
     assert links(parsed(markup.encode(), url=case("lnk-03")["input"]["page"])) == [url]
 
 
+@pytest.mark.parametrize(
+    ("charset", "query"),
+    [
+        ("utf-8", "%C3%A9"),
+        ("windows-1252", "%E9"),
+        ("koi8-r", "%26%23233%3B"),
+        ("gbk", "%A8%A6"),
+        ("utf-16", "%C3%A9"),
+    ],
+)
+def test_queries_are_sent_in_the_encoding_of_the_page(charset: str, query: str) -> None:
+    codec = "gb18030" if charset == "gbk" else charset
+    pages = [f'<a href="{start}?q=&eacute;#&eacute;">' for start in ("x", "", "http://b.example/")]
+    for page, url in zip(pages, ("/d/x", "/d/p", "http://b.example/"), strict=True):
+        outcome = parsed(
+            page.encode(codec),
+            url="http://a.example/d/p",
+            content_type=f"text/html; charset={charset}",
+        )
+        assert links(outcome) == [
+            f"{url if url.startswith('http') else 'http://a.example' + url}?q={query}"
+        ]
+
+
 def test_a_base_far_from_the_start_counts() -> None:
     body = "<!-- " + "x" * 5_000 + ' --><base href="http://b.example/"><a href="i">'
     outcome = parsed(body.encode(), url=case("lnk-04")["input"]["page"])
