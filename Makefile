@@ -2,7 +2,7 @@
 #
 #   make crawl                        crawl the sample site (no network needed after the set-up)
 #   make crawl URL=https://a.example/ crawl a site (set CRAWL_AGENT and CRAWL_CONTACT)
-#   make test                         lint, types, unit, contract, integration and Docker tests
+#   make test                         lint, types, all tests, a short run of the chaos suite
 #   make chaos [KILLS=200] [SEED=7]   kill processes at random and see that nothing is lost
 
 VENV := .venv
@@ -44,7 +44,7 @@ $(STAMP): requirements.lock pyproject.toml streams/broker/kafka.jars
 crawl: $(STAMP)
 	$(BIN)/crawl run $(or $(URL),--sample) $(ARGS)
 
-test: check unit contract integration
+test: check unit contract integration chaos-short
 	tests/docker/run.sh
 
 check: $(STAMP)

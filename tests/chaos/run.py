@@ -15,6 +15,7 @@ import logging
 import os
 import random
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -31,6 +32,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(100_000))
     parser.add_argument("--keep", action="store_true", help="keep the folder with logs and data")
     options = parser.parse_args()
+    # Told to end, it takes its processes and its mount with it, as on Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     small_disk = os.geteuid() == 0 and shutil.which("mount") is not None
     away_s = (6.0, 60.0) if options.kills >= 100 else (4.0,)

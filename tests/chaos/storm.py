@@ -8,6 +8,7 @@ import os
 import random
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -16,17 +17,15 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, Final
 
-from aiokafka.errors import KafkaError
+from aiokafka.errors import GroupIdNotFound, KafkaError
 from aiokafka.protocol.admin import DeleteGroupsRequest
 
 from schemas import codec
 from schemas.crawl import CrawlSpec
 from schemas.errors import TransientInfraError
 from schemas.topics import (
-    DEDUP_APP,
     FETCH_REQUESTS,
     FETCH_RESULTS,
-    PARSER_GROUP,
     URLS,
     physical,
 )
@@ -37,6 +36,7 @@ from streams.drain import PipelineReader, decide
 from streams.run_submit import Submitter
 from streams.settings import Settings, load
 from streams.stage import Out
+from streams.supervise.children import GROUPS
 from streams.topics_admin import create
 from tests.chaos.oracle import examine, read_all
 from tests.chaos.schedule import ROLES, Fault
@@ -46,7 +46,13 @@ from tests.chaos.workers import Worker, Workers
 
 CRAWL: Final = "chaos"
 FEED_S: Final = 4.0
-REST_S: Final = 240.0
+REST_S: Final = 600.0
+FAULT_S: Final = 900.0
+"""The most that a fault may take to strike; those of the broker wait for each other."""
+STEP_S: Final = 6.0
+"""How long a clock stays wrong."""
+HEIR_S: Final = 60.0
+"""The most that a dedup worker is given to begin its recovery."""
 _ALL: Final = ("fetcher", "dedup")
 _DISK: Final = "64m"
 
@@ -59,10 +65,17 @@ class Storm:
         seed: of the site, and of what the schedule leaves open.
         faults: the schedule.
         full_disk: whether a small disk of its own can be mounted for one dedup worker.
+        overrides: of settings.
     """
 
     def __init__(
-        self, folder: Path, seed: int, faults: list[Fault], *, full_disk: bool = False
+        self,
+        folder: Path,
+        seed: int,
+        faults: list[Fault],
+        *,
+        full_disk: bool = False,
+        **overrides: Any,
     ) -> None:
         self._folder = folder
         self._rng = random.Random(seed)
@@ -70,6 +83,7 @@ class Storm:
         self._faults = faults
         self._site = Site(seed)
         self._small_disk = full_disk
+        self._overrides = overrides
         self._broker = EmbeddedBroker(folder / "broker", port=_port(), heap_mb=384)
         self._broker_turn = asyncio.Lock()
         self._over = asyncio.Event()
@@ -109,16 +123,16 @@ class Storm:
             data_dir=self._folder / "data",
             blob_url=f"file://{self._folder / 'blobs'}",
             allow_networks="127.0.0.0/8",
-            session_timeout_s=6.0,
+            session_timeout_s=8.0,
             commit_interval_s=0.5,
-            drain_timeout_s=5.0,
+            drain_timeout_s=15.0,
             delivery_timeout_s=15.0,
             retry_tiers_s="0.5,1,2,4,8",
             concurrency=16,
             window=200,
             dedup_memory_mb=32,
             log_format="json",
-        )
+        ).model_copy(update=self._overrides)
 
     async def _prepare(self) -> None:
         """Topics and the crawl's spec; a new broker on a busy machine takes its time."""
@@ -214,7 +228,8 @@ class Storm:
 
     async def _strike(self, fault: Fault) -> None:
         step = getattr(self, "_" + fault.kind.replace("-", "_"))
-        await step(fault)
+        async with asyncio.timeout(FAULT_S):
+            await step(fault)
         self.done[fault.kind] += 1
 
     async def _victim(self, fault: Fault) -> Worker:
@@ -229,11 +244,81 @@ class Storm:
         if fault.role != "parser":
             await self._watch.take(f"kill {fault.role}", [fault.role])
 
+    async def _kill_child(self, fault: Fault) -> None:
+        while not (children := self._workers.children(await self._victim(fault))):  # noqa: ASYNC110 - polled
+            await asyncio.sleep(0.1)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(children[fault.pick % len(children)], signal.SIGKILL)
+            self.kills["parse process"] += 1
+
+    async def _kill_recovering(self, fault: Fault) -> None:
+        """A worker without data is killed as soon as it has opened its databases."""
+        async with self._broker_turn:
+            while True:
+                worker = await self._restoring(await self._kill_and_wipe(fault))
+                if worker is None:
+                    continue
+                self._workers.kill(worker)
+                self.kills["dedup"] += 1
+                await self._watch.take("kill of a dedup that recovers", ["dedup"])
+                if '"ready"' not in self._workers.log(worker):
+                    return
+
+    async def _restoring(self, number: int) -> Worker | None:
+        """The heir of an emptied folder, once it restores its table; None: none in time."""
+        deadline = time.monotonic() + HEIR_S
+        while time.monotonic() < deadline:
+            for worker in self._workers.of("dedup"):
+                tables = self._workers.data_dir(number).glob("dedup/1/v1/tables/seen-*.db")
+                if worker.number == number and any(tables):
+                    return worker
+            await asyncio.sleep(0.005)
+        return None
+
+    async def _kill_rebalancing(self, fault: Fault) -> None:
+        """A member more begins a rebalance; in the middle of it another is killed."""
+        group = physical(GROUPS[fault.role], self._settings.topic_prefix)
+        async with self._broker_turn:
+            self._workers.wanted[fault.role] += 1
+            try:
+                await self._rebalancing(group)
+                worker = await self._victim(fault)
+                self._workers.kill(worker)
+                self.kills[fault.role] += 1
+            finally:
+                self._workers.wanted[fault.role] = max(1, self._workers.wanted[fault.role] - 1)
+            if fault.role != "parser":
+                await self._watch.take(f"kill {fault.role} in a rebalance", [fault.role])
+
+    async def _rebalancing(self, group: str) -> None:
+        while True:
+            with contextlib.suppress(KafkaError, OSError, TimeoutError):
+                async with started(make_admin(self._settings)) as admin:
+                    while True:
+                        [answer] = await admin.describe_consumer_groups([group])
+                        if answer.groups[0][2] in ("PreparingRebalance", "CompletingRebalance"):
+                            return
+                        await asyncio.sleep(0.02)
+            await asyncio.sleep(0.2)
+
+    async def _clock(self, fault: Fault) -> None:
+        worker = await self._victim(fault)
+        self._watch.clock_steps.append((time.time(), fault.seconds))
+        self._workers.clock(worker).write_bytes(struct.pack("q", int(fault.seconds * 1e9)))
+        await asyncio.sleep(STEP_S)
+        self._watch.clock_steps.append((time.time(), fault.seconds))
+        self._workers.clock(worker).write_bytes(bytes(8))
+
     async def _wipe(self, fault: Fault) -> None:
+        await self._kill_and_wipe(fault)
+
+    async def _kill_and_wipe(self, fault: Fault) -> int:
         worker = await self._victim(fault)
         self._workers.kill(worker)
+        self.kills["dedup"] += 1
         shutil.rmtree(self._workers.data_dir(worker.number) / "dedup", ignore_errors=True)
         await self._watch.take("wipe dedup", ["dedup"])
+        return worker.number
 
     async def _stop(self, fault: Fault) -> None:
         worker = await self._victim(fault)
@@ -291,7 +376,7 @@ class Storm:
                 await producer.send_and_wait(name, None, key=self._rng.randbytes(4))
 
     async def _forget_offsets(self, fault: Fault) -> None:
-        group = {"parser": PARSER_GROUP, "dedup": DEDUP_APP}[fault.role]
+        group = GROUPS[fault.role]
         async with self._broker_turn:
             self._workers.wanted[fault.role] = 0
             while self._workers.of(fault.role):
@@ -308,7 +393,7 @@ class Storm:
             async with started(make_admin(self._settings)) as admin:
                 coordinator = await admin.find_coordinator(group)
                 answer = await admin._client.send(coordinator, DeleteGroupsRequest([group]))
-                if answer.results[0][1] == 0:
+                if answer.results[0][1] in (0, GroupIdNotFound.errno):
                     return
             await asyncio.sleep(0.5)
 

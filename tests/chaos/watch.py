@@ -1,9 +1,10 @@
 """What was in flight when a fault struck: snapshots of offsets, judged at the end.
 
-Of fetchers: a request is in flight at a snapshot when its URL was requested from the site within
-`WINDOW_S` before (longer than a fetch, its delivery and a commit interval take, or than the lease
-lasts while the broker is away), a message for it that was due is not covered by the commits
-(below the offset, or in the metadata), and lies below the end of its log.
+Of fetchers: a request is in flight at a snapshot when a message for it that was due is not covered
+by the commits (below the offset, or in the metadata), lies below the end of its log, and was worked
+on: its URL was requested from the site within `WINDOW_S` before (longer than a fetch, its delivery
+and a commit interval take, or than the lease lasts while the broker is away), or it was moved to a
+retry tier, where a later message asks for the same attempt.
 
 Of dedup: a URL is in flight when a request for it is in `fetch-requests` and its row not in the
 changelog.
@@ -39,7 +40,7 @@ from streams.settings import Settings
 from streams.stage import Source
 from tests.chaos.site import Site
 
-WINDOW_S: Final = 12.0
+WINDOW_S: Final = 16.0
 FETCH_TOPICS: Final = (FETCH_REQUESTS, *RETRY_TIERS)
 
 
@@ -53,6 +54,17 @@ class Snapshot(NamedTuple):
     at: float
     committed: Mapping[Source, tuple[int, str]]
     ends: Mapping[Source, int]
+    ahead_s: float
+    """How far the clock of a process may be ahead: what it thought due."""
+
+
+class Asked(NamedTuple):
+    """A message that asks for a fetch."""
+
+    source: Source
+    offset: int
+    timestamp_ms: int
+    request: dict[str, Any]
 
 
 class Watch:
@@ -61,6 +73,8 @@ class Watch:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.snapshots: list[Snapshot] = []
+        self.clock_steps: list[tuple[float, float]] = []
+        """When, and by how much, a clock stepped."""
 
     async def take(self, why: str, roles: Iterable[str], since: float | None = None) -> None:
         """A snapshot, tried until the broker answers."""
@@ -74,8 +88,17 @@ class Watch:
                 await asyncio.sleep(0.3)
                 continue
             begin = (since or struck) - WINDOW_S
+            ahead_s = max((by for at, by in self.clock_steps if at > begin - WINDOW_S), default=0.0)
             self.snapshots.append(
-                Snapshot(why, frozenset(roles), begin, time.time(), committed, ends)
+                Snapshot(
+                    why,
+                    frozenset(roles),
+                    begin,
+                    time.time(),
+                    committed,
+                    ends,
+                    max(ahead_s, 0.0),
+                )
             )
             return
 
@@ -100,12 +123,13 @@ class Judge:
 
     def __init__(self, site: Site, messages: Mapping[str, list[Message]]) -> None:
         self._site = site
-        self._asked: defaultdict[str, list[tuple[Source, int, dict[str, Any]]]] = defaultdict(list)
+        self._asked: defaultdict[str, list[Asked]] = defaultdict(list)
         for topic in FETCH_TOPICS:
             for message in messages[topic]:
                 request = _decode("fetch-request", message.value)
                 if request is not None:
-                    self._asked[request["url"]].append((message.source, message.offset, request))
+                    asked = Asked(message.source, message.offset, message.timestamp_ms, request)
+                    self._asked[request["url"]].append(asked)
         self._logged = {
             message.key: message for message in reversed(messages[SEEN_CHANGELOG]) if message.key
         }
@@ -122,37 +146,51 @@ class Judge:
     def history(self, url: str) -> str:
         """What is known of a URL, for whoever looks into a failure."""
         asked = [
-            f"{source.topic}/{source.partition}/{offset} attempt {request['attempt']}"
-            for source, offset, request in self._asked[url]
+            f"{one.source.topic}/{one.source.partition}/{one.offset}"
+            f" attempt {one.request['attempt']} at {_clock(one.timestamp_ms / 1000)}"
+            for one in self._asked[url]
         ]
-        hits = [time.strftime("%H:%M:%S", time.localtime(at)) for at in self._site.hits[url]]
+        hits = [_clock(at) for at in self._site.hits[url]]
         return f"requested at {hits}, by {asked}"
 
     def _of_fetchers(self, snapshot: Snapshot) -> dict[str, int]:
         found: dict[str, int] = {}
         for url, asked in self._asked.items():
             hits = self._site.hits.get(url, ())
-            if not any(snapshot.since <= at <= snapshot.at for at in hits):
-                continue
-            for source, offset, request in asked:
+            recent = any(snapshot.since <= at <= snapshot.at for at in hits)
+            for one in asked:
                 if (
-                    offset < snapshot.ends.get(source, 0)
-                    and request["not_before"] <= snapshot.at * 1000
-                    and not _covered(snapshot, source, offset)
+                    one.offset < snapshot.ends.get(one.source, 0)
+                    and one.request["not_before"] <= (snapshot.at + snapshot.ahead_s) * 1000
+                    and not _covered(snapshot, one.source, one.offset)
+                    and (recent or any(_moved(one, later, snapshot) for later in asked))
                 ):
-                    left = self._site.planned(url) - request["attempt"] + 1
+                    left = self._site.planned(url) - one.request["attempt"] + 1
                     found[url] = max(found.get(url, 0), left, 1)
         return found
 
     def _of_dedup(self, snapshot: Snapshot) -> dict[str, int]:
         found: dict[str, int] = {}
         for url, asked in self._asked.items():
-            first = [row for row in asked if row[0].topic == FETCH_REQUESTS]
-            if any(offset < snapshot.ends[source] for source, offset, _ in first):
-                row = self._logged.get(first[0][2]["url_id"])
+            first = [one for one in asked if one.source.topic == FETCH_REQUESTS]
+            if any(one.offset < snapshot.ends[one.source] for one in first):
+                row = self._logged.get(first[0].request["url_id"])
                 if row is None or row.offset >= snapshot.ends[row.source]:
                     found[url] = self._site.planned(url)
         return found
+
+
+def _moved(one: Asked, later: Asked, snapshot: Snapshot) -> bool:
+    """Whether a message was already put on a tier again when the fault struck."""
+    return (
+        later.request["attempt"] == one.request["attempt"]
+        and later.timestamp_ms > one.timestamp_ms
+        and later.offset < snapshot.ends.get(later.source, 0)
+    )
+
+
+def _clock(at: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(at))
 
 
 def _covered(snapshot: Snapshot, source: Source, offset: int) -> bool:

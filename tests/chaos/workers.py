@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from tests.chaos.schedule import ROLES, Role
 
 RESTART_S: Final = 0.4
 ROOT: Final = Path(__file__).resolve().parents[2]
+CLOCK: Final = Path(__file__).resolve().parent / "clock"
 
 
 @dataclass(eq=False)
@@ -29,6 +31,7 @@ class Worker:
     role: Role
     number: int
     process: subprocess.Popen[bytes]
+    log_start: int
     leaving: bool = False
     """SIGTERM was sent: it is not started again."""
     stopped: bool = False
@@ -60,6 +63,19 @@ class Workers:
         """Where a dedup worker keeps its table."""
         return self._folder / f"dedup-{number}"
 
+    def clock(self, worker: Worker) -> Path:
+        """The file that says how far its clock is ahead; see `clock/sitecustomize.py`."""
+        return self._folder / f"{worker.role}-{worker.number}.clock"
+
+    def log(self, worker: Worker) -> str:
+        """What it has logged since it was started."""
+        with self._log(worker.role, worker.number).open("rb") as log:
+            log.seek(worker.log_start)
+            return log.read().decode("utf-8", "replace")
+
+    def _log(self, role: Role, number: int) -> Path:
+        return self._folder / f"{role}-{number}.log"
+
     def of(self, role: Role) -> list[Worker]:
         """The workers of a role that run and are not about to end."""
         return [one for one in self.running if one.role == role and not one.leaving]
@@ -78,12 +94,17 @@ class Workers:
         env = environment(settings, settings.bootstrap_servers or "")
         if env.pop("PYTHONDONTWRITEBYTECODE", None):
             env.setdefault("PYTHONPYCACHEPREFIX", str(Path(tempfile.gettempdir()) / "test-pycache"))
-        with (self._folder / f"{role}-{number}.log").open("ab") as out:
+        clock = self._folder / f"{role}-{number}.clock"
+        clock.write_bytes(bytes(8))
+        env["CHAOS_CLOCK"] = str(clock)
+        env["PYTHONPATH"] = os.pathsep.join((str(CLOCK), *filter(None, [env.get("PYTHONPATH")])))
+        with self._log(role, number).open("ab") as out:
+            start = out.tell()
             process = subprocess.Popen(
                 command(role), cwd=ROOT, env=env, stdout=out, stderr=out, start_new_session=True
             )
         self._guard.watch(process.pid)
-        self.running.append(Worker(role, number, process))
+        self.running.append(Worker(role, number, process, start))
 
     def look(self) -> None:
         """Notice ended processes; start those that are due."""
@@ -119,6 +140,14 @@ class Workers:
         worker.process.send_signal(signal.SIGKILL)
         worker.process.wait()
 
+    def children(self, worker: Worker) -> list[int]:
+        """Parse processes of a parser."""
+        found = []
+        for path in Path(f"/proc/{worker.process.pid}/task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                found += [int(pid) for pid in path.read_text("ascii").split()]
+        return [pid for pid in found if _runs(pid, b"parsers.child")]
+
     def stop(self, worker: Worker) -> None:
         worker.process.send_signal(signal.SIGSTOP)
         worker.stopped = True
@@ -144,3 +173,10 @@ class Workers:
             os.killpg(worker.process.pid, signal.SIGKILL)
             worker.process.wait()
         self._guard.close()
+
+
+def _runs(pid: int, module: bytes) -> bool:
+    try:
+        return module in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
