@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -53,8 +54,11 @@ class World:
         self.logs: dict[str, Path] = {}
         self.began: dict[str, int] = {}
 
-    def spawn(self, name: str) -> subprocess.Popen[bytes]:
-        """Start, or start again, the worker of this instance name."""
+    def spawn(self, name: str, largest_file: int | None = None) -> subprocess.Popen[bytes]:
+        """Start, or start again, the worker of this instance name.
+
+        `largest_file`: bytes after which its writes to a file fail, as on a full disk.
+        """
         fields = (
             *("bootstrap_servers", "topic_prefix", "partitions", "data_dir"),
             *("session_timeout_s", "commit_interval_s", "delivery_timeout_s"),
@@ -76,6 +80,8 @@ class World:
                 stdout=out,
                 stderr=out,
             )
+        if largest_file is not None:
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (largest_file, largest_file))
         self.processes[name] = process
         return process
 
@@ -391,6 +397,43 @@ async def test_the_table_moves_survives_and_is_rebuilt(world: World) -> None:
     await world.drained()
     assert "it is rebuilt" in world.log("1")
     assert await world.requests() == Counter(dict.fromkeys(unique, 2))
+
+
+async def test_kills_while_the_table_is_restored(world: World) -> None:
+    """Each heir dies in its recovery, later than the one before it; the last one is let live."""
+    messages = load_of(5, 300)
+    world.spawn("1")
+    await world.produce(*messages)
+    await world.drained()
+    await world.end("1", signal.SIGKILL)
+    shutil.rmtree(world.settings.data_dir / "dedup" / "1")
+    tables = world.settings.data_dir / "dedup" / "1" / "v1" / "tables"
+    for databases in (1, world.settings.partitions, world.settings.partitions):
+        world.spawn("1")
+        await world.until(
+            lambda wanted=databases: len(list(tables.glob("seen-*.db/CURRENT"))) >= wanted,
+            f"{databases} databases",
+        )
+        await world.end("1", signal.SIGKILL)
+    world.spawn("1")
+    await world.produce(*messages)
+    await world.drained()
+    assert await world.requests() == Counter(set(urls_of(messages)))
+    assert await world.end("1", signal.SIGTERM) == 0
+
+
+async def test_a_full_disk_ends_the_worker_and_loses_nothing(world: World) -> None:
+    messages = load_of(6, 400, links=50, space=2_000)
+    process = world.spawn("1", largest_file=100_000)
+    await world.produce(*messages)
+    assert await asyncio.to_thread(process.wait, 60) == 75
+    assert "dedup table" in world.log("1")
+    begun = await world.requests()
+    assert begun
+    world.spawn("1")
+    await world.drained()
+    requests = await world.requests()
+    assert set(requests) == set(urls_of(messages)) > set(begun)
 
 
 async def test_wrong_topics_end_the_start_with_what_to_run(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from aiokafka import TopicPartition
+from aiokafka.admin import RecordsToDelete
 from aiokafka.protocol.admin import DeleteGroupsRequest
 from aiokafka.structs import OffsetAndMetadata
 
@@ -126,6 +127,21 @@ async def test_kaf_07_deleted_offsets_skip_nothing(toys: Scene) -> None:
     completed = toys.times("completed")
     assert {completed[n] for n in range(10, 20)} == {1}
     assert {completed[n] for n in range(10)} == {2}
+
+
+async def test_what_retention_deleted_beyond_the_commit_holds_nothing_up(toys: Scene) -> None:
+    ends = await toys.produce([{"id": n} for n in range(10)])
+    worker = toys.worker()
+    await toys.until_committed(ends)
+    assert await worker.stop() == 0
+    last = await toys.produce([{"id": n} for n in range(10, 20)])
+    topic = physical(FETCH_REQUESTS, toys.settings.topic_prefix)
+    gone = {TopicPartition(topic, number): RecordsToDelete(end + 2) for number, end in ends.items()}
+    async with started(make_admin(toys.settings)) as admin:
+        await admin.delete_records(gone)
+    toys.worker("b")
+    await toys.until_committed(last)
+    assert toys.times("completed") == Counter({*range(10), *range(14, 20)})
 
 
 async def test_an_offset_beyond_the_log_starts_at_its_beginning(toys: Scene) -> None:
