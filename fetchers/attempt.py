@@ -1,7 +1,7 @@
 """One attempt of one request: robots.txt, the fetch, and the outcome as messages.
 
-The order is fixed: 1. robots.txt is known and allows; 2. the request goes out; 3. the host's pace
-and breaker learn from the answer; 4. the answer becomes an outcome.
+The order is fixed: 1. it is the host's turn; 2. robots.txt is known and allows; 3. the request goes
+out; 4. the host's pace and breaker learn from the answer; 5. the answer becomes an outcome.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ class Outcome(NamedTuple):
 
 
 class Postponed(NamedTuple):
-    """The request was not begun: its host's robots.txt was read instead. Queue it again."""
+    """The request was not begun: its host's robots.txt was read instead, or another request of
+    its host went out first. Queue it again."""
 
 
 POSTPONED: Final = Postponed()
@@ -108,6 +109,8 @@ class Attempts:
         agent = rules.spec.user_agent or self._agent
         origin = origin_of(url)
         now = time.monotonic()
+        if host.gated or host.free_at(now) > now:
+            return POSTPONED
         entry = self._robots.fresh(origin, agent, now)
         if entry is None:
             await self._read_robots(host, origin, agent, rules, held)

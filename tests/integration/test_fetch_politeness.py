@@ -91,6 +91,23 @@ async def test_parallel_requests_keep_the_delay_between_their_starts(tmp_path: P
     assert took < 12 * 0.5
 
 
+async def test_what_is_taken_from_the_window_before_another_went_out_goes_back(
+    tmp_path: Path,
+) -> None:
+    spec = CrawlSpec(crawl="c", delay_s=0.3, per_host=4, adaptive_factor=0)
+    with Site() as site:
+        async with running(tmp_path, spec, retry_tiers_s=TIERS) as runtime:
+            runtime.begin_s = 0.1
+            for number in range(8):
+                runtime.seed(request_for(site.url(f"/{number}")))
+                await asyncio.sleep(0.05)
+            await runtime.until_idle(60)
+        (gap_s,) = site.gaps().values()
+        paths = [arrival.path for arrival in site.arrivals()]
+    assert sorted(paths) == [*(f"/{number}" for number in range(8)), "/robots.txt"]
+    assert gap_s >= 0.3 - TOLERANCE_S
+
+
 async def test_the_delay_counts_from_when_the_request_was_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -113,6 +113,7 @@ class FakeRuntime:
     epoch: int = 1
     offered: int = 0
     deliver_s: float = 0.0
+    begin_s: float = 0.0
     poll_s: float = 0.005
 
     def __post_init__(self) -> None:
@@ -129,6 +130,8 @@ class FakeRuntime:
     async def begin(self, delivery: Delivery) -> bool:
         assert delivery not in self._begun, "begun twice and never put back"
         self._begun.add(delivery)
+        if self.begin_s:
+            await asyncio.sleep(self.begin_s)
         return delivery.epoch == self.epoch
 
     def put_back(self, delivery: Delivery) -> None:
