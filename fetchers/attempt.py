@@ -62,8 +62,7 @@ class Outcome(NamedTuple):
 
 
 class Postponed(NamedTuple):
-    """The request was not begun: its host's robots.txt was read instead, or another request of
-    its host went out first. Queue it again."""
+    """Not begun, to be queued again: robots.txt was read instead, or another request went first."""
 
 
 POSTPONED: Final = Postponed()

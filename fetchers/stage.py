@@ -18,7 +18,6 @@ from fetchers.intake import Intake
 from fetchers.memory import memory_share
 from fetchers.pacing import Pacing
 from fetchers.policy import breaker as breakers
-from fetchers.policy import politeness
 from fetchers.policy.concurrency import Sample, adapt
 from fetchers.policy.retry import longest_wait_s, scale_of
 from fetchers.policy.window import Host, Window
@@ -131,9 +130,7 @@ class FetchStage:
         partitions = {source.partition for source in sources}
         for partition in partitions:
             self.intake.assigned_at[partition] = now
-        for host in self.window.hosts.values():
-            if host.partition in partitions:
-                host.pace = politeness.reassigned(host.pace, now, host.delay_s)
+        self.window.reassigned(partitions, now)
 
     async def revoke(self, sources: frozenset[Source]) -> None:
         """See Stage."""

@@ -26,6 +26,7 @@ from fetchers.policy.retry import tier_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from collections.abc import Set as AbstractSet
 
     from fetchers.policy.breaker import Breaker
     from fetchers.policy.politeness import Pace
@@ -248,6 +249,16 @@ class Window(Generic[T]):
                 host.queue = kept
         self.size -= dropped
         return dropped
+
+    def reassigned(self, partitions: AbstractSet[int], now: float) -> None:
+        """These partitions were given to us anew: another process may have asked their hosts.
+
+        What was queued comes again and takes its places again, before all that was deferred.
+        """
+        for host in self.hosts.values():
+            if host.partition in partitions:
+                host.pace = politeness.reassigned(host.pace, now, host.delay_s)
+                host.virtual_at = 0.0
 
     def forget_idle(self, now: float) -> int:
         """Forget hosts that have no requests and nothing left to wait for; gives their number."""

@@ -182,6 +182,17 @@ def test_an_empty_window_holds_more_of_one_host() -> None:
     assert len(_place(_window(), _host(_window(), "h"), 500, fullness=0.0)) == 0
 
 
+def test_what_was_queued_and_comes_again_after_an_assignment_gets_its_place_back() -> None:
+    window = _window()
+    host = _host(window, "h")
+    deferred = _place(window, host, 1_000, fullness=1.0)
+    queued = window.discard(lambda _: True)
+    assert queued == 1_000 - len(deferred)
+    window.reassigned({0}, 0.0)
+    assert host.pace.next_at == 1.0
+    assert _place(window, host, queued - 1, fullness=1.0) == []
+
+
 def test_no_delay_means_no_deferral() -> None:
     window = _window()
     host = _host(window, "h", 0.0)
