@@ -7,8 +7,9 @@ one host with 1 s delay (which would take 1,000 s), watched for `--polite-s`. Pr
 JSON: the time to the last record beside the drain target, cores left idle, peak sizes, the least
 time between two changes of one role, and all changes with their reasons.
 
-Fails when a URL is lost, when a role did not grow or did not become small again, when it changed
-twice within a window, or when the polite crawl was scaled. A drain target that was missed is told
+Fails when a URL is lost, when nothing grew (a role whose one worker meets the target need not),
+when a role did not become small again, when it changed twice within a window, or when the polite
+crawl was scaled. A drain target that was missed is told
 and is no failure: the web server, the broker and all workers share this machine's cores.
 """
 
@@ -38,6 +39,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CRAWL = [sys.executable, "-c", "from streams.cli import main; main()"]
 WINDOW_S = 20.0
 INTERVAL_S = 5.0
+PARTITIONS = 12
 PAGE = b"<!doctype html><title>page</title><h1>Page</h1><p>" + b"words " * 300
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n%s" % (
     len(PAGE),
@@ -83,7 +85,7 @@ class Deployment:
             "CRAWL_AGENT": "crawlstream-bench",
             "CRAWL_CONTACT": "https://bot.example/",
             "CRAWL_ALLOW_NETWORKS": "127.0.0.0/8",
-            "CRAWL_PARTITIONS": "12",
+            "CRAWL_PARTITIONS": str(PARTITIONS),
             "CRAWL_SESSION_TIMEOUT_S": "10",
         }
         here, there = multiprocessing.Pipe()
@@ -126,9 +128,8 @@ class Deployment:
             consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap)
             await consumer.start()
             try:
-                numbers = consumer.partitions_for_topic("records") or ()
                 ends = await consumer.end_offsets(
-                    [TopicPartition("records", number) for number in numbers]
+                    [TopicPartition("records", number) for number in range(PARTITIONS)]
                 )
             finally:
                 await consumer.stop()
@@ -247,9 +248,9 @@ def main() -> None:
             deployment.close()
     print(json.dumps(result))
     assert result["burst"]["lost"] == 0, "URLs were lost"
-    for role in ("fetcher", "parser"):
-        assert result["burst"]["peak"][role] > 1, f"{role} did not grow"
-        assert result["burst"]["last"][role] == 1, f"{role} did not shrink back"
+    assert max(result["burst"]["peak"].values()) > 1, "nothing grew"
+    for role, workers in result["burst"]["last"].items():
+        assert workers == 1, f"{role} did not shrink back"
     assert (result["least_gap_s"] or WINDOW_S) >= WINDOW_S, "two changes within a window"
     assert not result["polite"]["changes"], "a polite crawl was scaled"
 
