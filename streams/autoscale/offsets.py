@@ -15,6 +15,7 @@ from schemas.topics import physical
 from streams.autoscale.roles import Role
 from streams.autoscale.signals import Snapshot
 from streams.clients import make_admin, make_consumer
+from streams.ledger import decode_metadata
 from streams.settings import Settings
 
 _MOVING = frozenset({"PreparingRebalance", "CompletingRebalance"})
@@ -82,15 +83,17 @@ class GroupOffsets:
         self.members[role.group] = members
         # Commits before ends: the lag is then never too small.
         found = await self._admin.list_consumer_group_offsets(group, partitions=partitions)
-        committed = {
-            item.partition: int(found[item].offset)
-            for item in partitions
-            if item in found and found[item].offset >= 0
-        }
-        missing = [item for item in partitions if item.partition not in committed]
-        if missing:
-            starts = await self._consumer.beginning_offsets(missing)
-            committed |= {item.partition: int(offset) for item, offset in starts.items()}
+        starts = await self._consumer.beginning_offsets(partitions)
+        committed: dict[int, int] = {}
+        completed_ahead: dict[int, int] = {}
+        for item in partitions:
+            start, offset, ahead = int(starts[item]), -1, frozenset[int]()
+            if item in found and found[item].offset >= 0:
+                offset = int(found[item].offset)
+                ahead = decode_metadata(offset, found[item].metadata).completed
+            # What retention removed is no backlog.
+            committed[item.partition] = max(start, offset)
+            completed_ahead[item.partition] = sum(done >= start for done in ahead)
         ends = await self._consumer.end_offsets(partitions)
         return Snapshot(
             at=self._clock(),
@@ -98,6 +101,7 @@ class GroupOffsets:
             committed=committed,
             members=members,
             rebalancing=rebalancing,
+            completed_ahead=completed_ahead,
         )
 
     async def _partitions(self, topic: str) -> list[TopicPartition]:

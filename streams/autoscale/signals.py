@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from streams.autoscale.model import Work
@@ -17,17 +17,27 @@ class Snapshot:
     ends: Mapping[int, int]
     """Log end by partition."""
     committed: Mapping[int, int]
-    """Committed offset by partition; the log start where nothing is committed."""
+    """Committed offset by partition; the log start where none, or an older one, is committed."""
     members: int
     rebalancing: bool
+    completed_ahead: Mapping[int, int] = field(default_factory=dict)
+    """Messages completed beyond the committed offset, by partition, as the commits say."""
 
     @property
     def lag(self) -> dict[int, int]:
-        """Messages behind, by partition. Never below 0: the end may have been read earlier."""
+        """Messages not completed, by partition. Never below 0: the end may have been read earlier.
+
+        One slow message at the head of a partition holds its offset back while those behind it are
+        completed: they are no work.
+        """
         return {
-            partition: max(0, end - self.committed.get(partition, 0))
+            partition: max(0, end - self.completed(partition))
             for partition, end in self.ends.items()
         }
+
+    def completed(self, partition: int) -> int:
+        """Messages completed since the log began, as a position; only its growth means much."""
+        return self.committed.get(partition, 0) + self.completed_ahead.get(partition, 0)
 
 
 _COMPUTES = 0.85
@@ -142,8 +152,8 @@ def _incomparable(before: Snapshot, now: Snapshot) -> str:
 
 
 def _served(before: Snapshot, now: Snapshot, partition: int) -> int:
-    """Messages committed between two snapshots; 0 when an operator moved the offset back."""
-    return max(0, now.committed.get(partition, 0) - before.committed.get(partition, 0))
+    """Messages completed between two snapshots; 0 when an operator moved the offset back."""
+    return max(0, now.completed(partition) - before.completed(partition))
 
 
 def _part(weights: Mapping[int, int], partition: int) -> float:

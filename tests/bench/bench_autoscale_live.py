@@ -9,8 +9,8 @@ time between two changes of one role, and all changes with their reasons.
 
 Fails when a URL is lost, when nothing grew (a role whose one worker meets the target need not),
 when a role did not become small again, when it changed twice within a window, or when the polite
-crawl was scaled. A drain target that was missed is told
-and is no failure: the web server, the broker and all workers share this machine's cores.
+crawl was scaled. A drain target that was missed is told and is no failure: the web server, the
+broker and all workers share this machine's cores.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from schemas.topics import FETCH_RESULTS, FETCHER_GROUP, PARSER_GROUP, RETRY_TIE
 from streams.autoscale.offsets import GroupOffsets
 from streams.autoscale.roles import ROLES
 from streams.clients import make_consumer, make_producer, started
+from streams.ledger import CommitMetadata, encode_metadata
 from streams.settings import Settings
 from streams.supervise.children import environment
 from streams.topics_admin import create
@@ -61,14 +62,19 @@ async def test_lag_is_end_less_commit_and_a_missing_commit_counts_from_the_log_s
             await consumer.commit({TopicPartition(topic, 0): OffsetAndMetadata(7, "")})
             found = await offsets.read(ROLES["parser"])
             assert found.lag == {0: 3, 1: 10, 2: 10, 3: 10}
+            # A slow message at 3 holds the commit back; what was completed behind it is no lag.
+            ahead = encode_metadata(3, CommitMetadata(completed=frozenset({4, 5, 7})))
+            await consumer.commit({TopicPartition(topic, 1): OffsetAndMetadata(3, ahead)})
+            found = await offsets.read(ROLES["parser"])
+            assert found.lag == {0: 3, 1: 4, 2: 10, 3: 10}
             assert found.members == 1
             assert offsets.members[PARSER_GROUP] == 1
 
-        # What retention removed is no backlog.
-        records = TopicPartition(topic, 1)
-        await offsets._admin.delete_records({records: _before(8)})
+        # What retention removed is no backlog, whether an older offset or none is committed.
+        removed = {TopicPartition(topic, number): _before(8) for number in (1, 2)}
+        await offsets._admin.delete_records(removed)
         found = await offsets.read(ROLES["parser"])
-        assert found.lag[1] == 2
+        assert found.lag == {0: 3, 1: 2, 2: 2, 3: 10}
     finally:
         await offsets.close()
 

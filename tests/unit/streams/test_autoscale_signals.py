@@ -33,6 +33,15 @@ def test_rates_come_from_two_snapshots_and_lag_from_the_later() -> None:
     assert not found.unknown
 
 
+def test_what_is_completed_beyond_the_commit_is_served_and_no_lag() -> None:
+    """One slow message at the head holds the commit back, and not the work behind it."""
+    before = replace(BEFORE, completed_ahead={0: 10})
+    now = replace(NOW, committed=BEFORE.committed, completed_ahead={0: 150})
+    found = of_lag(before, now)
+    assert found.lag == 1_200 - 900 - 150
+    assert found.work[0] == (150.0, 20.0, 14.0)
+
+
 def test_a_commit_beyond_the_end_that_was_read_is_no_negative_lag() -> None:
     now = replace(NOW, committed={0: 1_300, 1: 500})
     assert of_lag(BEFORE, now).lag == 0
