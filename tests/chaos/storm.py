@@ -8,7 +8,6 @@ import os
 import random
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import time
@@ -86,6 +85,8 @@ class Storm:
         self._overrides = overrides
         self._broker = EmbeddedBroker(folder / "broker", port=_port(), heap_mb=384)
         self._broker_turn = asyncio.Lock()
+        self._turns = {role: asyncio.Lock() for role in ROLES}
+        """Held by faults that need a role's workers for themselves."""
         self._over = asyncio.Event()
         self._spoiled: list[tuple[str, int, int]] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -152,15 +153,16 @@ class Storm:
 
     async def _storm(self) -> None:
         looker = self._begin(self._look())
-        self._begin(self._feed())
+        feeder = self._begin(self._feed())
         began = time.monotonic()
         for fault in self._faults:
             await asyncio.sleep(max(0.0, began + fault.at - time.monotonic()))
             self._say(f"{fault.at:7.1f} s  {fault.kind} {fault.role} {fault.seconds or ''}")
             self._begin(self._strike(fault))
-        self._over.set()
-        while left := self._tasks - {looker}:
+        while left := self._tasks - {looker, feeder}:
             await asyncio.wait(left)
+        self._over.set()
+        await feeder
         self._workers.wanted = dict.fromkeys(ROLES, 2)
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -253,7 +255,7 @@ class Storm:
 
     async def _kill_recovering(self, fault: Fault) -> None:
         """A worker without data is killed as soon as it has opened its databases."""
-        async with self._broker_turn:
+        async with self._turns["dedup"]:
             while True:
                 worker = await self._restoring(await self._kill_and_wipe(fault))
                 if worker is None:
@@ -278,7 +280,7 @@ class Storm:
     async def _kill_rebalancing(self, fault: Fault) -> None:
         """A member more begins a rebalance; in the middle of it another is killed."""
         group = physical(GROUPS[fault.role], self._settings.topic_prefix)
-        async with self._broker_turn:
+        async with self._turns[fault.role]:
             self._workers.wanted[fault.role] += 1
             try:
                 await self._rebalancing(group)
@@ -304,10 +306,10 @@ class Storm:
     async def _clock(self, fault: Fault) -> None:
         worker = await self._victim(fault)
         self._watch.clock_steps.append((time.time(), fault.seconds))
-        self._workers.clock(worker).write_bytes(struct.pack("q", int(fault.seconds * 1e9)))
+        self._workers.step(worker, fault.seconds)
         await asyncio.sleep(STEP_S)
         self._watch.clock_steps.append((time.time(), fault.seconds))
-        self._workers.clock(worker).write_bytes(bytes(8))
+        self._workers.step(worker, 0.0)
 
     async def _wipe(self, fault: Fault) -> None:
         await self._kill_and_wipe(fault)
@@ -377,7 +379,7 @@ class Storm:
 
     async def _forget_offsets(self, fault: Fault) -> None:
         group = GROUPS[fault.role]
-        async with self._broker_turn:
+        async with self._turns[fault.role], self._broker_turn:
             self._workers.wanted[fault.role] = 0
             while self._workers.of(fault.role):
                 for worker in self._workers.of(fault.role):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import struct
 import subprocess
 import tempfile
 import time
@@ -63,9 +64,12 @@ class Workers:
         """Where a dedup worker keeps its table."""
         return self._folder / f"dedup-{number}"
 
-    def clock(self, worker: Worker) -> Path:
-        """The file that says how far its clock is ahead; see `clock/sitecustomize.py`."""
-        return self._folder / f"{worker.role}-{worker.number}.clock"
+    def step(self, worker: Worker, ahead_s: float) -> None:
+        """Set how far its clock is ahead; see `clock/sitecustomize.py`."""
+        _write_clock(self._clock(worker.role, worker.number), ahead_s)
+
+    def _clock(self, role: Role, number: int) -> Path:
+        return self._folder / f"{role}-{number}.clock"
 
     def log(self, worker: Worker) -> str:
         """What it has logged since it was started."""
@@ -94,8 +98,8 @@ class Workers:
         env = environment(settings, settings.bootstrap_servers or "")
         if env.pop("PYTHONDONTWRITEBYTECODE", None):
             env.setdefault("PYTHONPYCACHEPREFIX", str(Path(tempfile.gettempdir()) / "test-pycache"))
-        clock = self._folder / f"{role}-{number}.clock"
-        clock.write_bytes(bytes(8))
+        clock = self._clock(role, number)
+        _write_clock(clock, 0.0)
         env["CHAOS_CLOCK"] = str(clock)
         env["PYTHONPATH"] = os.pathsep.join((str(CLOCK), *filter(None, [env.get("PYTHONPATH")])))
         with self._log(role, number).open("ab") as out:
@@ -173,6 +177,15 @@ class Workers:
             os.killpg(worker.process.pid, signal.SIGKILL)
             worker.process.wait()
         self._guard.close()
+
+
+def _write_clock(path: Path, ahead_s: float) -> None:
+    """In place: a file cut to nothing, be it for an instant, kills whoever has it in memory."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+    try:
+        os.write(file, struct.pack("q", int(ahead_s * 1e9)))
+    finally:
+        os.close(file)
 
 
 def _runs(pid: int, module: bytes) -> bool:
