@@ -28,8 +28,6 @@ from schemas.topics import MAX_MESSAGE_BYTES, physical
 from streams.pace import Pace
 from streams.settings import Settings
 
-_AT_ONCE_S = 0.02
-"""A fetch answered sooner found messages waiting."""
 _POLL_INTERVAL_S = 1_800
 
 
@@ -122,15 +120,13 @@ class PacedConsumer(AIOKafkaConsumer):  # type: ignore[misc]
                 wait_s = pace.wait_s(time.monotonic())
                 if wait_s > 0:
                     await asyncio.sleep(wait_s)
-                asked_at = time.monotonic()
                 found = bool(await ask(assignment, node, request))
             except asyncio.CancelledError:
                 # As the method itself does, but for its pause after a failure: let through, this
                 # would cancel whoever closes the consumer while its broker is away.
                 return False
             if found:
-                now = time.monotonic()
-                pace.asked(now, busy=now - asked_at < _AT_ONCE_S)
+                pace.asked(time.monotonic())
             return found
 
         fetcher._proc_fetch_request = paced  # noqa: SLF001 - as above

@@ -87,7 +87,7 @@ class KafkaOutputs:
                 await asyncio.sleep(wait_s)
             parcels, self._waiting = self._waiting, []
             parcels = [parcel for parcel in parcels if not parcel.done.cancelled()]
-            self._pace.asked(loop.time(), busy=len(parcels) > 1)
+            self._pace.asked(loop.time())
             deadline = loop.time() + self._settings.delivery_timeout_s
             futures: list[asyncio.Future[Any]] = []
             messages = [message for parcel in parcels for message in parcel.messages]

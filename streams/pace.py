@@ -6,13 +6,15 @@ from typing import Final
 
 SHORTEST_S: Final = 0.025
 LONGEST_S: Final = 0.1
+_SLACK_S: Final = 0.05
+"""A busy broker answers no sooner."""
 
 
 class Pace:
     """The least time from one request to the next, seconds.
 
     A request costs both sides about a millisecond however little it carries. So the pause grows
-    while every request finds work waiting, and shrinks at once when one does not.
+    while one request follows the other, and is short again after the first that does not.
     """
 
     __slots__ = ("_asked_at", "_pause_s")
@@ -25,7 +27,8 @@ class Pace:
         """How long to wait before the next request; not positive: not at all."""
         return self._asked_at + self._pause_s - now
 
-    def asked(self, now: float, *, busy: bool) -> None:
-        """A request was made; `busy`: more work than one message was waiting for it."""
+    def asked(self, now: float) -> None:
+        """A request was made, or answered with messages: the pause begins."""
+        follows = now - self._asked_at < 2 * self._pause_s + _SLACK_S
+        self._pause_s = min(LONGEST_S, 2 * self._pause_s) if follows else SHORTEST_S
         self._asked_at = now
-        self._pause_s = min(LONGEST_S, 2 * self._pause_s) if busy else SHORTEST_S

@@ -172,7 +172,7 @@ class Lane:
         while self._parcel.works:
             parcel, self._parcel = self._parcel, _Parcel()
             self._large.clear()
-            self._pace.asked(loop.time(), busy=len(parcel.works) > 1)
+            self._pace.asked(loop.time())
             if await self._ours():
                 await self._send(parcel)
             else:
