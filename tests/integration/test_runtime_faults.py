@@ -168,6 +168,7 @@ async def test_a_broker_that_restarts_in_mid_work_costs_nothing(
         await asyncio.sleep(3.0)
         broker.stop()
         broker.start()
+        await toys.until_ready()
         await toys.until_committed(ends, 90)
         assert worker.process.poll() is None
         assert set(await toys.outputs()) == set(range(1_000))
@@ -193,6 +194,7 @@ async def test_psn_04_no_delivery_no_commit_and_the_worker_ends_in_time(
             assert time.monotonic() - began < 3.0 + 30.0
         finally:
             os.kill(broker.pid, signal.SIGCONT)
+        await toys.until_ready()
         assert "delivery to records failed: not acknowledged in 3 s" in worker.output
         assert not toys.log("completed")
         toys.worker("b")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from aiokafka import TopicPartition
-from aiokafka.errors import GroupCoordinatorNotAvailableError
+from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaConnectionError
 from aiokafka.structs import OffsetAndMetadata
 
 from schemas import codec
@@ -133,6 +133,24 @@ class Scene:
             lambda: len(self.log(what, tag)) > more_than,
             what=f"{tag} said {what} more than {more_than} times",
         )
+
+    async def until_ready(self, timeout_s: float = 60.0) -> None:
+        """Until clients can start, time and again.
+
+        A broker that was stopped is, some moments after it goes on, thrown out of its own cluster,
+        and then comes back.
+        """
+        deadline = time.monotonic() + timeout_s
+        times = 0
+        while times < 10:
+            try:
+                async with started(make_admin(self.settings)):
+                    times += 1
+            except KafkaConnectionError:
+                times = 0
+                if time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(0.1)
 
     async def until_committed(self, wanted: Mapping[int, int], timeout_s: float = 60.0) -> None:
         deadline = time.monotonic() + timeout_s
