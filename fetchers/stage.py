@@ -202,13 +202,10 @@ class FetchStage:
             self.in_flight += 1
             task = loop.create_task(self._run(host, work, address), name="attempt")
             self._tasks[task] = work
-            task.add_done_callback(self._reap)
+            task.add_done_callback(self._tasks.pop)
             self._context.watch(task)
         self._was_full = self._was_full or self.in_flight >= self.limit
         self._set_timer(now)
-
-    def _reap(self, task: asyncio.Task[None]) -> None:
-        del self._tasks[task]
 
     def _set_timer(self, now: float) -> None:
         """Ring when something is due next; a timer that rings earlier already is left alone."""

@@ -108,6 +108,11 @@ def decode(name: str, data: bytes) -> str:
     return _DECODERS[name](data)
 
 
+def query_codec(name: str) -> str | None:
+    """The Python codec that encodes the queries of a document's links; None: they are UTF-8."""
+    return _QUERY_CODECS.get(name, name)
+
+
 def _codec(codec: str) -> Callable[[bytes], str]:
     def run(data: bytes) -> str:
         return data.decode(codec, "replace")
@@ -269,22 +274,32 @@ def _single_bytes() -> dict[str, Callable[[bytes], str]]:
     return found
 
 
+_CODECS: Final = {
+    "ibm866": "cp866",
+    "iso-8859-8-i": "iso8859_8",
+    "koi8-r": "koi8_r",
+    "macintosh": "mac_roman",
+    "x-mac-cyrillic": "mac_cyrillic",
+    "shift_jis": "cp932",
+    "euc-kr": "cp949",
+    "utf-16be": "utf_16_be",
+    "utf-16le": "utf_16_le",
+}
+"""Encodings that Python decodes as the standard does, under a name of its own."""
+_QUERY_CODECS: Final[dict[str, str | None]] = {
+    **_CODECS,
+    "windows-874": "cp874",
+    "gbk": "gb18030",
+    **dict.fromkeys(("utf-8", "utf-16be", "utf-16le", "replacement")),
+}
 _DECODERS: Final[dict[str, Callable[[bytes], str]]] = {
     **_single_bytes(),
-    "ibm866": _codec("cp866"),
-    "iso-8859-8-i": _codec("iso8859_8"),
-    "koi8-r": _codec("koi8_r"),
-    "macintosh": _codec("mac_roman"),
-    "x-mac-cyrillic": _codec("mac_cyrillic"),
+    **{name: _codec(codec) for name, codec in _CODECS.items()},
     "gbk": _gb18030,
     "gb18030": _gb18030,
     "big5": _big5,
     "euc-jp": _euc_jp,
     "iso-2022-jp": _iso_2022_jp,
-    "shift_jis": _codec("cp932"),
-    "euc-kr": _codec("cp949"),
     "replacement": _replacement,
-    "utf-16be": _codec("utf_16_be"),
-    "utf-16le": _codec("utf_16_le"),
     "x-user-defined": _user_defined,
 }

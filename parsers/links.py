@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import ada_url
 
+from parsers.encodings import query_codec
 from parsers.lru import Recent
 from schemas.admission import Rules, refuse_url
 from schemas.reasons import Reason
@@ -34,20 +35,6 @@ _REFRESH = re.compile(
 _LINK_HEADER = re.compile(r"<([^>]*)>((?:[^,\"<]|\"(?:[^\"\\]|\\.)*\")*)")
 _REL_PARAM = re.compile(r";\s*rel\s*=\s*(?:\"([^\"]*)\"|([^\s;,]+))", re.IGNORECASE)
 _SRCSET_SPACE: Final = "\t\n\f\r "
-_QUERY_CODECS: Final[dict[str, str | None]] = {
-    "utf-8": None,
-    "utf-16le": None,
-    "utf-16be": None,
-    "replacement": None,
-    "gbk": "gb18030",
-    "shift_jis": "cp932",
-    "euc-kr": "cp949",
-    "macintosh": "mac_roman",
-    "x-mac-cyrillic": "mac_cyrillic",
-    "iso-8859-8-i": "iso-8859-8",
-    "windows-874": "cp874",
-}
-"""Encodings of the Encoding Standard whose encoder has another name in Python; None: UTF-8."""
 
 
 class Target(NamedTuple):
@@ -111,7 +98,7 @@ class Base:
 
     def __init__(self, resolver: Resolver, url: str, charset: str) -> None:
         self._resolver = resolver
-        self._charset = _QUERY_CODECS.get(charset, charset)
+        self._charset = query_codec(charset)
         self.url = url
         path = url.partition("?")[0]
         self._folder = path[: path.rfind("/") + 1]

@@ -28,6 +28,7 @@ from prometheus_client import (
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from schemas.errors import ConfigError
+from streams.autoscale.model import DRAIN_TARGET_S
 
 log = structlog.get_logger(__name__)
 
@@ -95,7 +96,11 @@ FETCHER: Final = (
     Metric("crawler_politeness_wait_seconds", "histogram", "From taken to begun.", (), _WAIT_S),
     Metric("crawler_window_requests", "gauge", "Requests held in the windows."),
     Metric("crawler_window_hosts", "gauge", "Hosts with requests in the windows."),
-    Metric("crawler_eligible_backlog", "gauge", "Held requests that politeness allows in 300 s."),
+    Metric(
+        "crawler_eligible_backlog",
+        "gauge",
+        f"Held requests that politeness allows in {DRAIN_TARGET_S:g} s.",
+    ),
     Metric("crawler_ready_requests", "gauge", "Held requests that only wait for a connection."),
     Metric("crawler_retries_total", "counter", "Attempts sent to a retry tier.", ("tier",)),
     Metric(

@@ -92,7 +92,7 @@ class KafkaOutputs:
             futures: list[asyncio.Future[Any]] = []
             messages = [message for parcel in parcels for message in parcel.messages]
             if await self._in_time(self._append(messages, futures), deadline, messages):
-                task = loop.create_task(self._settle(deadline, parcels, futures))
+                task = loop.create_task(self._settle(deadline, parcels, messages, futures))
                 self._awaiting.add(task)
                 task.add_done_callback(self._awaiting.discard)
         self._pump = None
@@ -113,9 +113,12 @@ class KafkaOutputs:
             )
 
     async def _settle(
-        self, deadline: float, parcels: Sequence[_Parcel], futures: Sequence[asyncio.Future[Any]]
+        self,
+        deadline: float,
+        parcels: Sequence[_Parcel],
+        messages: Sequence[Out],
+        futures: Sequence[asyncio.Future[Any]],
     ) -> None:
-        messages = [message for parcel in parcels for message in parcel.messages]
         if await self._in_time(asyncio.gather(*futures), deadline, messages):
             for parcel in parcels:
                 if not parcel.done.done():

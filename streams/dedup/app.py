@@ -97,8 +97,9 @@ class DedupApp(faust.App):
             problems = await check_topics_async(self.settings)
             if problems:
                 die("\n  ".join(["topics:", *problems, "run: crawl topics create"]), EXIT_CONFIG)
-            self.work = DedupWork(self.settings, self.table.store, lambda: self.consumer)
-            self.work.pulse = self.pulse
+            self.work = DedupWork(
+                self.settings, self.table.store, lambda: self.consumer, self.pulse
+            )
             await self.work.start()
             self._serve_metrics()
             self.add_future(self._observe())

@@ -46,7 +46,7 @@ _DIRECTORY_S: Final = 30.0
 class DedupWork:
     """State of one worker. The plain attributes are what metrics and health are made of."""
 
-    def __init__(self, settings: Settings, store: SeenStore, consumer: Any) -> None:
+    def __init__(self, settings: Settings, store: SeenStore, consumer: Any, pulse: Pulse) -> None:
         self.settings = settings
         self.directory = Directory(settings)
         self.outlet = KafkaOutlet(settings)
@@ -72,8 +72,7 @@ class DedupWork:
         self._generation = -1
         self._lanes: dict[int, Lane] = {}
         self._room = asyncio.Event()
-        self.pulse = Pulse()
-        """Of the event loop; somebody must let it beat."""
+        self.pulse = pulse
         self._still_ours: asyncio.Future[bool] | None = None
         self._unknown: dict[str, float] = {}
         self._publishing: set[asyncio.Task[None]] = set()

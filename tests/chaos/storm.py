@@ -31,6 +31,7 @@ from schemas.topics import (
 from streams.broker import EmbeddedBroker
 from streams.broker.probe import is_free
 from streams.clients import make_admin, make_producer, started
+from streams.dedup.seeds import seed_batch
 from streams.drain import PipelineReader, decide
 from streams.run_submit import Submitter
 from streams.settings import Settings, load
@@ -193,18 +194,7 @@ class Storm:
 
     async def _seed_island(self) -> None:
         url = self._site.grow()
-        batch = {
-            "crawl": CRAWL,
-            "host": "",
-            "via": "seed",
-            "depth": 0,
-            "scope_host": "",
-            "referrer": "",
-            "redirects": [],
-            "seeded_at": 0,
-            "discovered_at": 0,
-            "links": [{"url": url, "url_id": None, "priority": 0, "lastmod_at": None}],
-        }
+        batch = seed_batch(CRAWL, [{"url": url, "url_id": None, "priority": 0, "lastmod_at": None}])
         await self._produce([Out(URLS, b"seed", codec.encode("url-batch", batch))])
 
     async def _produce(self, outs: list[Out]) -> None:
@@ -221,10 +211,8 @@ class Storm:
     def _exited(self, worker: Worker, code: int) -> None:
         """A process ended by itself: what it had in flight is done again."""
         self._say(f"           {worker.role}-{worker.number} ended with {code}")
-        if worker.role == "fetcher":
-            self._begin(self._watch.take(f"exit {code} of a fetcher", ["fetcher"]))
-        elif worker.role == "dedup":
-            self._begin(self._watch.take(f"exit {code} of a dedup", ["dedup"]))
+        if worker.role != "parser":
+            self._begin(self._watch.take(f"exit {code} of a {worker.role}", [worker.role]))
 
     # Faults.
 

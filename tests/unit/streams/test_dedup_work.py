@@ -122,7 +122,9 @@ class Bench:
     def __init__(self) -> None:
         self.store = FakeStore()
         self.consumer = FakeConsumer()
-        self.work = DedupWork(SETTINGS, cast("SeenStore", self.store), lambda: self.consumer)
+        self.work = DedupWork(
+            SETTINGS, cast("SeenStore", self.store), lambda: self.consumer, Pulse()
+        )
         self.outlet = cast("FakeOutlet", self.work.outlet)
         self.directory = cast("FakeDirectory", self.work.directory)
 
