@@ -32,14 +32,14 @@ class Document:
     def __init__(self, markup: str | bytes) -> None:
         self._tree = LexborHTMLParser(markup)
 
-    def scan(self, *, links: bool = True, text: bool = True) -> Page:
+    def scan(self, *, links: bool = True, anchors: bool = True) -> Page:
         """Everything that a record and a crawl want of a page.
 
         Args:
             links: collect links and assets.
-            text: collect the visible text and the headings.
+            anchors: with the text of each anchor; else it is empty.
         """
-        return scan(self._tree, links=links, text=text)
+        return scan(self._tree, links=links, anchors=anchors)
 
     def select(self, css: str, within: Node | None = None) -> list[Node]:
         """Nodes that a selector matches, in order, each once. Raises ValueError on bad syntax."""

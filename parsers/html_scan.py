@@ -25,19 +25,19 @@ from parsers.html_page import (
 Node = LexborNode
 
 
-def scan(tree: LexborHTMLParser, *, links: bool, text: bool) -> Page:
-    """See `parsers.html.Document.scan`. May take scripts and styles out of the tree."""
+def scan(tree: LexborHTMLParser, *, links: bool, anchors: bool) -> Page:
+    """See `parsers.html.Document.scan`."""
     page = Page()
     root = tree.root
     if root is not None:
-        _Scan(page, links=links, text=text).run(root, tree)
+        _Scan(page, links=links, anchors=anchors).run(root)
     return page
 
 
 # What the scan does at an element, by lexbor's numeric tag id (learned at import: the numbers are
-# lexbor's own and move between its versions).
-_BLOCK, _PRE, _BREAK, _RAW, _ANCHOR, _HEADING = 1, 2, 3, 4, 5, 6
-_META, _LINK, _MEDIA, _FRAME, _TITLE, _SCRIPT, _BASE, _HTML, _AREA = 7, 8, 9, 10, 11, 12, 13, 14, 15
+# lexbor's own and move between its versions). Up to _HEADING: blocks, which begin and end a line.
+_INLINE, _BLOCK, _PRE, _HEADING, _ANCHOR, _BREAK = 0, 1, 2, 3, 4, 5
+_META, _LINK, _MEDIA, _FRAME, _TITLE, _SCRIPT, _BASE, _HTML, _AREA, _RAW = range(6, 16)
 
 _TAGS: Final = {
     _BLOCK: (
@@ -68,7 +68,6 @@ def _tag_id(name: str) -> int:
 
 
 _KINDS: Final = {_tag_id(name): kind for kind, names in _TAGS.items() for name in names.split()}
-_ACTIONS: Final = {tag: kind for tag, kind in _KINDS.items() if kind not in (_BLOCK, _PRE)}
 _LEVELS: Final = {_tag_id(f"h{level}"): level for level in range(1, 7)}
 _SVG: Final = _tag_id("svg")
 _MEDIA_ATTRIBUTES: Final = {
@@ -81,10 +80,7 @@ _MEDIA_ATTRIBUTES: Final = {
     _tag_id("object"): ("data",),
     _tag_id("input"): ("src",),
 }
-_BLOCK_IDS: Final = frozenset(
-    tag for tag, kind in _KINDS.items() if kind in (_BLOCK, _PRE, _HEADING, _HTML, _FRAME)
-)
-_PRE_IDS: Final = frozenset(tag for tag, kind in _KINDS.items() if kind == _PRE)
+_LINK_RELS: Final = frozenset(("next", "prev", "alternate", "canonical"))
 
 
 def _text_id() -> int:
@@ -95,136 +91,134 @@ def _text_id() -> int:
 
 
 _TEXT: Final = _text_id()
-_LINK_RELS: Final = frozenset(("next", "prev", "alternate", "canonical"))
-
-
-class _Lines:
-    """Visible text: pieces of one block are joined, blocks are separated by newlines.
-
-    The tree is walked without end tags, so a new block shows as a text node whose nearest block
-    ancestor differs from that of the text before.
-    """
-
-    __slots__ = ("_lines", "_room", "capped", "pieces")
-
-    def __init__(self) -> None:
-        self.pieces: list[str] = []
-        self._lines: list[str] = []
-        self._room = MAX_TEXT_CHARS
-        self.capped = False
-
-    def flush(self, *, pre: bool) -> None:
-        """End the line."""
-        pieces = self.pieces
-        text = pieces[0] if len(pieces) == 1 else "".join(pieces)
-        pieces.clear()
-        line = text.strip("\r\n").rstrip() if pre else " ".join(text.split())
-        if not line:
-            return
-        if len(line) > self._room:
-            line, self.capped = line[: self._room], True
-        if line:
-            self._lines.append(line)
-            self._room -= len(line) + 1
-
-    def text(self) -> str:
-        return "\n".join(self._lines)
-
-
-_STEPS: Final = 8
-
-
-def _block_of(inline: Node, known: dict[int, Node]) -> Node:
-    """The nearest block around an inline element; the root when there is none.
-
-    Far climbs are remembered in `known`, so that deep nests of inline elements stay linear.
-    """
-    path = []
-    at = inline
-    steps = 0
-    while at.tag_id not in _BLOCK_IDS:
-        if steps > _STEPS:
-            key = at.mem_id
-            found = known.get(key)
-            if found is not None:
-                at = found
-                break
-            path.append(key)
-        above = at.parent
-        if above is None:
-            break
-        at = above
-        steps += 1
-    for key in path:
-        known[key] = at
-    return at
 
 
 class _Scan:
-    """One walk over the tree, filling a `Page`."""
+    """One walk over the tree, filling a `Page`.
 
-    __slots__ = ("_found", "_headings", "_links", "_mixed", "_page", "_text")
+    Visible text is gathered in pieces. Where a line ends, its last piece is a line feed, so that
+    the texts of anchors and headings, which are runs of pieces, have white space there.
+    """
 
-    def __init__(self, page: Page, *, links: bool, text: bool) -> None:
+    __slots__ = ("_anchors", "_begin", "_lines", "_links", "_page", "_pieces")
+
+    def __init__(self, page: Page, *, links: bool, anchors: bool) -> None:
         self._page = page
         self._links = links
-        self._text = text
-        self._found: list[tuple[str, str, str, str | Node]] = []
-        """Links; the node instead of the anchor text where that is read at the end."""
-        self._headings: list[tuple[int, Node]] = []
-        self._mixed = False
-        """A script or style stands inside text, so `Node.text` would contain it."""
+        self._anchors = anchors
+        self._pieces: list[str] = []
+        self._begin = 0
+        """Where the present line begins in `_pieces`."""
+        self._lines: list[tuple[int, int, bool]] = []
+        """Begin and end in `_pieces`, and whether white space counts."""
 
-    def run(self, root: Node, tree: LexborHTMLParser) -> None:  # noqa: C901 - see below
+    def run(self, root: Node) -> None:  # noqa: C901, PLR0915 - see below
         """Walk. The loop is long and flat because it runs once for every node of every page."""
-        lines = _Lines()
-        pieces = lines.pieces
-        known: dict[int, Node] = {}
-        block, pre = 0, False
-        skip = not self._text
-        for node in root.traverse(include_text=True):
+        pieces, kinds = self._pieces, _KINDS
+        above: list[Node] = []
+        ends: list[int] = []
+        starts: list[int] = []
+        """Of the anchors and headings around: where they begin in `pieces`."""
+        anchors: list[int] = []
+        outer: list[bool] = []
+        pre = False
+        node: Node | None = root
+        while node is not None:
             tag = node.tag_id
+            child, end = None, _INLINE
             if tag == _TEXT:
-                if skip:
-                    skip = not self._text
-                    continue
                 text = node.text_content
-                if not text:
-                    continue
-                if not text.isspace():
-                    around = node.parent
-                    if around is None:
-                        continue
-                    if around.tag_id not in _BLOCK_IDS:
-                        around = _block_of(around, known)
-                    key = around.mem_id
-                    if key != block:
-                        if pieces:
-                            lines.flush(pre=pre)
-                        block, pre = key, around.tag_id in _PRE_IDS
-                pieces.append(text)
+                if text and (pre or self._begin != len(pieces) or not text.isspace()):
+                    pieces.append(text)
+            else:
+                kind = kinds.get(tag, _INLINE)
+                if kind == _INLINE:
+                    child = node.first_child
+                elif kind <= _HEADING:
+                    if self._begin != len(pieces):
+                        self._end_line(pre)
+                    child = node.first_child
+                    if child is not None:
+                        end = kind
+                        outer.append(pre)
+                        pre = kind == _PRE
+                        if kind == _HEADING:
+                            starts.append(len(pieces))
+                elif kind == _ANCHOR:
+                    child = node.first_child
+                    if self._links:
+                        number = self._anchor(node)
+                        if number >= 0 and self._anchors:
+                            if child is None:
+                                self._name(number, [], node)
+                            else:
+                                end = _ANCHOR
+                                anchors.append(number)
+                                starts.append(len(pieces))
+                elif kind == _BREAK:
+                    if self._begin != len(pieces):
+                        self._end_line(pre)
+                elif _RARE[kind](self, node):
+                    child = node.first_child
+            if child is not None:
+                above.append(node)
+                ends.append(end)
+                node = child
                 continue
-            action = _ACTIONS.get(tag)
-            if action is None:
-                continue
-            if action == _ANCHOR:
-                if self._links:
-                    self._anchor(node)
-            elif action == _BREAK:
-                if pieces:
-                    lines.flush(pre=pre)
-            elif action == _HEADING:
-                if self._text and len(self._headings) < MAX_HEADINGS:
-                    self._headings.append((_LEVELS[tag], node))
-            elif _RARE[action](self, node):
-                skip = True
-        if pieces:
-            lines.flush(pre=pre)
-        if self._mixed:
-            tree.strip_tags(["script", "style"])
-        self._finish()
-        self._page.text = lines.text()
-        self._page.text_capped = lines.capped
+            following = node.next
+            while following is None and above:
+                node = above.pop()
+                end = ends.pop()
+                if end == _ANCHOR:
+                    self._name(anchors.pop(), pieces[starts.pop() :], node)
+                elif end:
+                    if self._begin != len(pieces):
+                        self._end_line(pre)
+                    pre = outer.pop()
+                    if end == _HEADING:
+                        self._heading(node, pieces[starts.pop() :])
+                following = node.next
+            node = following
+        if self._begin != len(pieces):
+            self._end_line(pre)
+        self._join()
+
+    def _end_line(self, pre: bool) -> None:
+        pieces = self._pieces
+        pieces.append("\n")
+        end = len(pieces)
+        self._lines.append((self._begin, end, pre))
+        self._begin = end
+
+    def _join(self) -> None:
+        page, pieces = self._page, self._pieces
+        lines: list[str] = []
+        room = MAX_TEXT_CHARS
+        for begin, end, pre in self._lines:
+            text = "".join(pieces[begin:end])
+            line = text.strip("\r\n").rstrip() if pre else " ".join(text.split())
+            if line:
+                if len(line) > room:
+                    page.text_capped = True
+                    if room > 0:
+                        lines.append(line[:room])
+                    break
+                lines.append(line)
+                room -= len(line) + 1
+        page.text = "\n".join(lines)
+
+    def _heading(self, node: Node, pieces: list[str]) -> None:
+        headings = self._page.headings
+        if len(headings) < MAX_HEADINGS:
+            text = collapse("".join(pieces))[:MAX_HEADING_CHARS]
+            if text:
+                headings.append(Heading(_LEVELS[node.tag_id], text))
+
+    def _name(self, number: int, pieces: list[str], node: Node) -> None:
+        """Complete a link with its text."""
+        text = " ".join("".join(pieces).split()) or _other_text(node)
+        element, href, rel, _ = self._page.links[number]
+        self._page.links[number] = (element, href, rel, text[:MAX_ANCHOR_CHARS])
 
     def frame(self, node: Node) -> bool:
         attrs = node.attributes
@@ -232,13 +226,13 @@ class _Scan:
         if source and self._links:
             anchor = collapse(attrs.get("title") or "")[:MAX_ANCHOR_CHARS]
             self._add(node.tag or "", source, "", anchor)
-        return node.first_child is not None
+        return False
 
     def title(self, node: Node) -> bool:
         page, parent = self._page, node.parent
         if not page.title and (parent is None or parent.tag_id != _SVG):
             page.title = collapse(node.text())[:MAX_TITLE_CHARS]
-        return node.first_child is not None
+        return False
 
     def base(self, node: Node) -> bool:
         attrs = node.attributes
@@ -250,27 +244,30 @@ class _Scan:
         attrs = node.attributes
         if not self._page.lang:
             self._page.lang = (attrs.get("lang") or attrs.get("xml:lang") or "").strip()[:100]
+        return True
+
+    def raw(self, _node: Node) -> bool:
         return False
 
-    def raw(self, node: Node) -> bool:
-        self._note_mixed(node)
-        return node.first_child is not None
-
-    def _add(self, element: str, href: str, rel: str, anchor: str | Node) -> None:
-        if len(self._found) < MAX_RAW_LINKS:
-            self._found.append((element, href, collapse(rel.lower()) if rel else "", anchor))
-        else:
+    def _add(self, element: str, href: str, rel: str, anchor: str) -> int:
+        """The number of the link; -1 when there are too many."""
+        links = self._page.links
+        if len(links) >= MAX_RAW_LINKS:
             self._page.more_links += 1
+            return -1
+        links.append((element, href, collapse(rel.lower()) if rel else "", anchor))
+        return len(links) - 1
 
-    def _anchor(self, node: Node) -> None:
+    def _anchor(self, node: Node) -> int:
+        """The number of the link of an anchor; -1 when it has none."""
         attrs = node.attributes
         if "href" in attrs:
             href = attrs["href"]
         elif "xlink:href" in attrs:
             href = attrs["xlink:href"]
         else:
-            return
-        self._add("a", href or "", attrs.get("rel") or "", node)
+            return -1
+        return self._add("a", href or "", attrs.get("rel") or "", "")
 
     def area(self, node: Node) -> bool:
         attrs = node.attributes
@@ -309,7 +306,7 @@ class _Scan:
                 value = attrs.get(name)
                 if value:
                     assets.append(SrcSet(value) if name == "srcset" else value)
-        return False
+        return True
 
     def script(self, node: Node) -> bool:
         if node.first_child is None:
@@ -318,29 +315,7 @@ class _Scan:
             0
         ].strip().lower() == "application/ld+json":
             self._page.json_ld.append(node.text())
-        self._note_mixed(node)
-        return True
-
-    def _note_mixed(self, node: Node) -> None:
-        parent = node.parent
-        if parent is not None and parent.tag not in ("head", "body"):
-            self._mixed = True
-
-    def _finish(self) -> None:
-        """Texts of anchors and headings, after what is no text has left the tree."""
-        links = self._page.links
-        for element, href, rel, anchor in self._found:
-            if isinstance(anchor, str):
-                text = anchor
-            else:
-                text = " ".join(anchor.text().split()) or _other_text(anchor)
-                if len(text) > MAX_ANCHOR_CHARS:
-                    text = text[:MAX_ANCHOR_CHARS]
-            links.append((element, href, rel, text))
-        for level, node in self._headings:
-            text = collapse(node.text())[:MAX_HEADING_CHARS]
-            if text:
-                self._page.headings.append(Heading(level, text))
+        return False
 
 
 def _other_text(node: Node) -> str:
@@ -365,4 +340,4 @@ _RARE: Final[dict[int, Callable[[_Scan, Node], bool]]] = {
     _AREA: _Scan.area,
     _RAW: _Scan.raw,
 }
-"""What happens at the rarer elements; true when the text node that follows is no text."""
+"""What happens at the rarer elements; true when what is inside them is part of the page."""

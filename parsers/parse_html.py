@@ -37,7 +37,7 @@ def read_page(work: Parsing, joined: tuple[bytes, bool]) -> Failure | None:
     if wrong is not None:
         return Failure(Reason.PARSE_LIMIT, wrong)
     document = Document(markup)
-    page = document.scan()
+    page = document.scan(anchors=work.spec.store_outlinks)
     if cut:
         work.issues.append("html_capped")
     record["truncated"] = record["truncated"] or cut or page.text_capped
@@ -85,7 +85,8 @@ def _describe(work: Parsing, page: Page) -> None:
     ]
     record["language"] = _language(page) or record["language"]
     record["text"] = page.text
-    record["simhash"] = simhash(page.text)
+    if work.spec.simhash:
+        record["simhash"] = simhash(page.text)
     if page.text_capped:
         work.issues.append("text_capped")
 

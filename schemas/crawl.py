@@ -85,6 +85,8 @@ class CrawlSpec(BaseModel):
     """Also extract the text without boilerplate (about 10 ms CPU a page)."""
     store_outlinks: bool = True
     """Keep the list of outlinks and assets in the record."""
+    simhash: bool = True
+    """Compute the simhash of the text, for finding near-duplicates."""
     extract: dict[str, Selector] = Field(default_factory=dict)
     """Named selectors; see `schemas.extraction`."""
     plugins: tuple[str, ...] = ()
@@ -118,7 +120,7 @@ class CrawlSpec(BaseModel):
         """
         shape = self.model_dump(
             mode="json",
-            include={"max_links", "main_text", "store_outlinks", "extract", "plugins"},
+            include={"max_links", "main_text", "store_outlinks", "simhash", "extract", "plugins"},
             exclude_defaults=True,
         )
         text = json.dumps(shape, sort_keys=True, separators=(",", ":"))

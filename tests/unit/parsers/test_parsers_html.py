@@ -6,10 +6,11 @@ import pytest
 
 from parsers import guard
 from parsers.html import Document
+from parsers.html_page import Heading
 from parsers.kind import classify
 from schemas.reasons import Reason
 from tests.cases import case, given
-from tests.unit.parsers.parsing import PAGE, failure, links, parsed
+from tests.unit.parsers.parsing import PAGE, failure, links, parsed, sent
 
 
 def _text(markup: str) -> str:
@@ -132,10 +133,61 @@ def test_kinds(head: bytes, media_type: str, via: str, wanted: str) -> None:
         ("<h1>H</h1><p>a", "H\na"),
         ("", ""),
         ("<span>a</span> <span>b</span>", "a b"),
+        ("a<div></div>b", "a\nb"),
+        ("<p> <b> </b>a</p>", "a"),
+        ("<pre>  <b>x</b>\n<i> </i>y</pre>", "  x\n y"),
+        ("<pre>a<div> b  c </div> d</pre>", "a\nb c\n d"),
+        ("<p>a<style>s</style>b<object>o</object></p>", "abo"),
     ],
 )
 def test_visible_text(markup: str, text: str) -> None:
     assert _text(markup) == text
+
+
+def test_text_is_cut_at_its_cap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("parsers.html_scan.MAX_TEXT_CHARS", 5)
+    page = Document("<p>abcde<p>fgh<p>ijk").scan()
+    assert (page.text, page.text_capped) == ("abcde", True)
+    page = Document("<p>abcd<p>fgh<p>ijk").scan()
+    assert (page.text, page.text_capped) == ("abcd", True)
+    page = Document("<p>abcde<p> <p>").scan()
+    assert (page.text, page.text_capped) == ("abcde", False)
+
+
+@pytest.mark.parametrize(
+    ("markup", "anchors"),
+    [
+        ("<a href=1> a <b>b</b></a>", ["a b"]),
+        ("<a href=1><h3>a</h3><p>b</p></a>", ["a b"]),
+        ("<a href=1>a<script>s</script>b<style>t</style></a>", ["ab"]),
+        (
+            "<a href=1><img alt='an image'></a><a href=2 title=t></a><a href=3></a>",
+            ["an image", "t", ""],
+        ),
+        ("<a href=1>a<table><tr><td><a href=2>b</a></table></a>", ["a b", "b"]),
+        ("x<a>no link <a href=1>a</a>", ["a"]),
+        ("<div><a href=1>a</div>b</a>", ["a", "b"]),
+    ],
+)
+def test_anchor_texts(markup: str, anchors: list[str]) -> None:
+    assert [link[3] for link in Document(markup).scan().links] == anchors
+
+
+def test_a_record_without_outlinks_and_simhash() -> None:
+    body = b"<p>one two three four <a href=/1>five</a><img src=/i.png>"
+    whole = parsed(body).record
+    assert whole["simhash"] != 0
+    assert [link["anchor"] for link in whole["outlinks"]] == ["five"]
+    lean = parsed(body, spec={"store_outlinks": False, "simhash": False})
+    assert sent(lean) == ["http://a.example/1"]
+    assert (lean.record["simhash"], lean.record["outlinks"], lean.record["assets"]) == (0, [], [])
+    assert lean.record["text"] == whole["text"]
+    assert lean.record["config_hash"] != whole["config_hash"]
+
+
+def test_headings_have_their_own_text() -> None:
+    page = Document("<h1>a <a href=1>b</a><br>c</h1>d<h2><div>e</div></h2><h3> </h3>").scan()
+    assert page.headings == [Heading(1, "a b c"), Heading(2, "e")]
 
 
 def test_text_is_linear_in_nested_inline_elements() -> None:

@@ -33,6 +33,7 @@ FULL: dict[str, Any] = {
     "sitemaps": "discover",
     "main_text": True,
     "store_outlinks": False,
+    "simhash": False,
     "extract": {
         "price": {"css": ".price", "type": "number", "regex": "([0-9]+)"},
         "rows": {"css": "tr", "many": True, "fields": {"name": {"css": "td", "strip": False}}},
@@ -214,7 +215,7 @@ def test_any_object_is_a_spec_or_a_config_error_and_specs_survive(data: dict[str
 
 def test_the_config_hash_is_stable_across_releases() -> None:
     assert parse_spec({"crawl": "c"}).config_hash == "44136fa355b3678a"
-    assert parse_spec(FULL).config_hash == "72d29f6aad2ae431"
+    assert parse_spec({**FULL, "simhash": True}).config_hash == "72d29f6aad2ae431"
 
 
 @pytest.mark.parametrize(
@@ -222,7 +223,14 @@ def test_the_config_hash_is_stable_across_releases() -> None:
     [
         *(
             (key, True)
-            for key in ("max_links", "main_text", "store_outlinks", "extract", "plugins")
+            for key in (
+                "max_links",
+                "main_text",
+                "store_outlinks",
+                "simhash",
+                "extract",
+                "plugins",
+            )
         ),
         *((key, False) for key in ("crawl", "state", "scope", "max_pages", "delay_s", "cookies")),
     ],
