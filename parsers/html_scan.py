@@ -100,15 +100,13 @@ class _Scan:
     the texts of anchors and headings, which are runs of pieces, have white space there.
     """
 
-    __slots__ = ("_anchors", "_begin", "_lines", "_links", "_page", "_pieces")
+    __slots__ = ("_anchors", "_lines", "_links", "_page", "_pieces")
 
     def __init__(self, page: Page, *, links: bool, anchors: bool) -> None:
         self._page = page
         self._links = links
         self._anchors = anchors
         self._pieces: list[str] = []
-        self._begin = 0
-        """Where the present line begins in `_pieces`."""
         self._lines: list[tuple[int, int, bool]] = []
         """Begin and end in `_pieces`, and whether white space counts."""
 
@@ -121,22 +119,23 @@ class _Scan:
         """Of the anchors and headings around: where they begin in `pieces`."""
         anchors: list[int] = []
         outer: list[bool] = []
-        pre = False
+        begin, pre = 0, False
+        """The present line: where it begins in `pieces`, and whether its white space counts."""
         node: Node | None = root
         while node is not None:
             tag = node.tag_id
             child, end = None, _INLINE
             if tag == _TEXT:
                 text = node.text_content
-                if text and (pre or self._begin != len(pieces) or not text.isspace()):
+                if text and (pre or begin != len(pieces) or not text.isspace()):
                     pieces.append(text)
             else:
                 kind = kinds.get(tag, _INLINE)
                 if kind == _INLINE:
                     child = node.first_child
                 elif kind <= _HEADING:
-                    if self._begin != len(pieces):
-                        self._end_line(pre)
+                    if begin != len(pieces):
+                        begin = self._end_line(begin, pre=pre)
                     child = node.first_child
                     if child is not None:
                         end = kind
@@ -156,8 +155,8 @@ class _Scan:
                                 anchors.append(number)
                                 starts.append(len(pieces))
                 elif kind == _BREAK:
-                    if self._begin != len(pieces):
-                        self._end_line(pre)
+                    if begin != len(pieces):
+                        begin = self._end_line(begin, pre=pre)
                 elif _RARE[kind](self, node):
                     child = node.first_child
             if child is not None:
@@ -172,23 +171,24 @@ class _Scan:
                 if end == _ANCHOR:
                     self._name(anchors.pop(), pieces[starts.pop() :], node)
                 elif end:
-                    if self._begin != len(pieces):
-                        self._end_line(pre)
+                    if begin != len(pieces):
+                        begin = self._end_line(begin, pre=pre)
                     pre = outer.pop()
                     if end == _HEADING:
                         self._heading(node, pieces[starts.pop() :])
                 following = node.next
             node = following
-        if self._begin != len(pieces):
-            self._end_line(pre)
+        if begin != len(pieces):
+            self._end_line(begin, pre=pre)
         self._join()
 
-    def _end_line(self, pre: bool) -> None:
+    def _end_line(self, begin: int, *, pre: bool) -> int:
+        """Where the next line begins."""
         pieces = self._pieces
         pieces.append("\n")
         end = len(pieces)
-        self._lines.append((self._begin, end, pre))
-        self._begin = end
+        self._lines.append((begin, end, pre))
+        return end
 
     def _join(self) -> None:
         page, pieces = self._page, self._pieces

@@ -32,6 +32,8 @@ from streams.broker import EmbeddedBroker
 
 _SCALE_HOSTS = 8
 _LATENCY_SEEDS = 300
+_SPEC = "store_outlinks: false\nsimhash: false\n"
+"""Records without what the peer does not extract either, as far as a crawl can choose."""
 
 
 def scrapy(
@@ -92,6 +94,8 @@ def compare(
     """All rounds of both, and what differs between their pages."""
     python = arena.tool_python(arena.SCRAPY)
     theirs, mine, differences = [], [], []
+    spec = arena.FOLDER / "spec.yaml"
+    spec.write_text(_SPEC, encoding="utf-8")
     for number in range(options.rounds):
         output = arena.FOLDER / "runs" / f"scrapy-{number}.jsonl"
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -99,8 +103,9 @@ def compare(
         tell(f"round {number + 1}: scrapy {json.dumps(peer.report)}")
         name = f"bench-{os.getpid()}-{number}"
         own = pipeline.crawl(
-            bootstrap, name, urls, concurrency=options.concurrency, options=["--include", include]
-        )
+            bootstrap, name, urls, concurrency=options.concurrency,
+            options=["--include", include, "--spec", str(spec)],
+        )  # fmt: skip
         tell(f"round {number + 1}: ours   {json.dumps(own.report)}")
         theirs.append(peer.report)
         mine.append(own.report)
@@ -109,10 +114,16 @@ def compare(
     processes = min(len(urls), os.cpu_count() or 1)
     full = scrapy(python, urls, options.concurrency, output, include, processes).report
     tell(f"scrapy, {processes} processes: {json.dumps(full)}")
+    whole = pipeline.crawl(
+        bootstrap, f"bench-{os.getpid()}-whole", urls, concurrency=options.concurrency,
+        options=["--include", include],
+    ).report  # fmt: skip
+    tell(f"ours, whole records: {json.dumps(whole)}")
     result = median(mine)
     peer_median = median(theirs)
     result["scrapy"] = peer_median
     result["scrapy_all_cpus"] = full
+    result["whole_records"] = whole
     result["pages_only_in"] = differences[-1]
     result["ratio_cpu_vs_scrapy"] = round(
         peer_median["cpu_ms_per_page"] / result["cpu_ms_per_page"], 2
