@@ -100,7 +100,7 @@ class _Scan:
     the texts of anchors and headings, which are runs of pieces, have white space there.
     """
 
-    __slots__ = ("_anchors", "_lines", "_links", "_page", "_pieces")
+    __slots__ = ("_anchors", "_headings", "_lines", "_links", "_page", "_pieces")
 
     def __init__(self, page: Page, *, links: bool, anchors: bool) -> None:
         self._page = page
@@ -109,15 +109,17 @@ class _Scan:
         self._pieces: list[str] = []
         self._lines: list[tuple[int, int, bool]] = []
         """Begin and end in `_pieces`, and whether white space counts."""
+        self._headings: list[tuple[int, int, int]] = []
+        """Level, begin and end in `_pieces`."""
 
     def run(self, root: Node) -> None:  # noqa: C901, PLR0915 - see below
         """Walk. The loop is long and flat because it runs once for every node of every page."""
         pieces, kinds = self._pieces, _KINDS
         above: list[Node] = []
         ends: list[int] = []
-        starts: list[int] = []
-        """Of the anchors and headings around: where they begin in `pieces`."""
-        anchors: list[int] = []
+        anchors: list[tuple[int, int]] = []
+        """Of the anchors around: number of the link, and where its text begins in `pieces`."""
+        headings: list[int] = []
         outer: list[bool] = []
         begin, pre = 0, False
         """The present line: where it begins in `pieces`, and whether its white space counts."""
@@ -142,7 +144,8 @@ class _Scan:
                         outer.append(pre)
                         pre = kind == _PRE
                         if kind == _HEADING:
-                            starts.append(len(pieces))
+                            headings.append(len(self._headings))
+                            self._headings.append((_LEVELS[tag], begin, begin))
                 elif kind == _ANCHOR:
                     child = node.first_child
                     if self._links:
@@ -152,8 +155,7 @@ class _Scan:
                                 self._name(number, [], node)
                             else:
                                 end = _ANCHOR
-                                anchors.append(number)
-                                starts.append(len(pieces))
+                                anchors.append((number, len(pieces)))
                 elif kind == _BREAK:
                     if begin != len(pieces):
                         begin = self._end_line(begin, pre=pre)
@@ -169,13 +171,16 @@ class _Scan:
                 node = above.pop()
                 end = ends.pop()
                 if end == _ANCHOR:
-                    self._name(anchors.pop(), pieces[starts.pop() :], node)
+                    number, start = anchors.pop()
+                    self._name(number, pieces[start:], node)
                 elif end:
                     if begin != len(pieces):
                         begin = self._end_line(begin, pre=pre)
                     pre = outer.pop()
                     if end == _HEADING:
-                        self._heading(node, pieces[starts.pop() :])
+                        number = headings.pop()
+                        level, start, _ = self._headings[number]
+                        self._headings[number] = (level, start, begin)
                 following = node.next
             node = following
         if begin != len(pieces):
@@ -206,13 +211,10 @@ class _Scan:
                 lines.append(line)
                 room -= len(line) + 1
         page.text = "\n".join(lines)
-
-    def _heading(self, node: Node, pieces: list[str]) -> None:
-        headings = self._page.headings
-        if len(headings) < MAX_HEADINGS:
-            text = collapse("".join(pieces))[:MAX_HEADING_CHARS]
+        for level, begin, end in self._headings[:MAX_HEADINGS]:
+            text = collapse("".join(pieces[begin:end]))[:MAX_HEADING_CHARS]
             if text:
-                headings.append(Heading(_LEVELS[node.tag_id], text))
+                page.headings.append(Heading(level, text))
 
     def _name(self, number: int, pieces: list[str], node: Node) -> None:
         """Complete a link with its text."""

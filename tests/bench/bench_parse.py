@@ -8,7 +8,8 @@ Rounds of both sides alternate, so that both see the same machine; the best roun
 
 Each side turns the bytes of each page into a record (title, description, headings, text, metadata,
 outlinks with anchors and rel, encoded) and into the messages for links not seen before. Ours does
-charset detection, simhash, robots directives, JSON-LD and admission on top.
+charset detection, robots directives, JSON-LD and admission on top; `simhash` is ours with the
+simhash as well, as crawls have it that do not turn it off.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def measure(folder: Path, files: list[Path], side: str, repeat: int) -> dict[str
     The first pass is a crawl's: new links, new words. The least of several is what remains when
     neighbours on the machine do not empty the processor's caches.
     """
-    work = ours() if side == "ours" else parsel_like()
+    work = parsel_like() if side == "parsel" else ours(simhash=side == "simhash")
     took, links, sent, size = [], 0, 0, 0
     for file in files:
         body = file.read_bytes()
@@ -74,7 +75,7 @@ def measure(folder: Path, files: list[Path], side: str, repeat: int) -> dict[str
     }
 
 
-def ours() -> Any:
+def ours(*, simhash: bool) -> Any:
     """Our side: what a parse process does with a message, up to the encoded outputs."""
     import hashlib
 
@@ -90,7 +91,8 @@ def ours() -> Any:
     from tests.unit.parsers.parsing import fetch_result
 
     known = RecentIds(KNOWN_LINKS)
-    parser = CrawlParser(compile_rules(CrawlSpec(crawl="c")), agent="acmebot", known=known)
+    spec = CrawlSpec(crawl="c", simhash=simhash)
+    parser = CrawlParser(compile_rules(spec), agent="acmebot", known=known)
     squeeze, inflate = zstandard.ZstdCompressor(), zstandard.ZstdDecompressor()
     extra = [("server", "nginx"), ("date", "Wed, 21 Oct 2015 07:28:00 GMT"), ("etag", '"x"')]
 
@@ -188,25 +190,26 @@ def main() -> None:
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--repeat", type=int, default=5, help="passes for the undisturbed figure")
     options.add_argument("--peer-python")
-    options.add_argument("--side", choices=("ours", "parsel"), help=argparse.SUPPRESS)
+    sides = ("ours", "simhash", "parsel")
+    options.add_argument("--side", choices=sides, help=argparse.SUPPRESS)
     given = options.parse_args()
     folder = given.folder or default_folder()
     files = pages_of(folder, given.pages)
     if given.side:
         print(json.dumps(measure(folder, files, given.side, given.repeat)))
         return
-    sides = [("ours", sys.executable)]
+    pythons = {"ours": sys.executable, "simhash": sys.executable}
     if given.peer_python:
-        sides.append(("parsel", given.peer_python))
+        pythons["parsel"] = given.peer_python
     from parsers.pool import ENVIRONMENT
 
     results: dict[str, list[dict[str, Any]]] = {}
     for _ in range(given.rounds):
-        for side, python in sides:
+        for side, python in pythons.items():
             command = [python, __file__, str(folder), "--pages", str(given.pages)]
             command += ["--side", side, "--repeat", str(given.repeat)]
             environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-            if side == "ours":
+            if side != "parsel":
                 environment |= ENVIRONMENT
             done = subprocess.run(
                 command, capture_output=True, text=True, check=True, env=environment

@@ -188,6 +188,8 @@ def test_a_record_without_outlinks_and_simhash() -> None:
 def test_headings_have_their_own_text() -> None:
     page = Document("<h1>a <a href=1>b</a><br>c</h1>d<h2><div>e</div></h2><h3> </h3>").scan()
     assert page.headings == [Heading(1, "a b c"), Heading(2, "e")]
+    page = Document("<h1>a<div><h2>b</h2><p>c</div></h1><p>d").scan()
+    assert page.headings == [Heading(1, "a b c"), Heading(2, "b")]
 
 
 def test_text_is_linear_in_nested_inline_elements() -> None:
