@@ -33,6 +33,7 @@ _HUB_LINKS: Final = 1_000
 _EVERY_S: Final = 10.0
 _WARM: Final = 0.2
 """Share of the run that does not count for the slope of memory."""
+_ROLES: Final = ("dedup", "fetchers", "parsers", "parse processes")
 MATPLOTLIB: Final = "matplotlib==3.11.2"
 LATENCIES: Final = {
     "fetch": "crawler_request_duration_seconds",
@@ -123,6 +124,9 @@ def watch(process: subprocess.Popen[bytes], data_dir: Path, meter: arena.Meter) 
         row["pages"] = merged.get('crawler_requests_total{outcome="http_2xx"}', 0.0) or sum(
             value for name, value in merged.items() if name.startswith("crawler_requests_total")
         )
+        row["records"] = sum(
+            value for name, value in merged.items() if name.startswith("crawler_records_total")
+        )
         row["rss_mb"] = {
             role: round(size / 2**20, 1) for role, size in sorted(meter.samples[-1].rss.items())
         }
@@ -134,9 +138,9 @@ def watch(process: subprocess.Popen[bytes], data_dir: Path, meter: arena.Meter) 
 
 
 def slope_mb(rows: Sequence[Mapping[str, Any]], role: str) -> float:
-    """Growth of a role's memory in MiB per 100,000 pages, by least squares, after the warm-up."""
+    """Growth of a role's memory in MiB per 100,000 records, by least squares, after the warm-up."""
     late = rows[int(len(rows) * _WARM) :]
-    points = [(row["pages"] / 1e5, row["rss_mb"].get(role, 0.0)) for row in late]
+    points = [(row["records"] / 1e5, row["rss_mb"].get(role, 0.0)) for row in late]
     if len(points) < 3:
         return 0.0
     x_mean = sum(x for x, _ in points) / len(points)
@@ -155,10 +159,13 @@ from matplotlib import pyplot
 rows = json.load(open(sys.argv[1]))["rows"]
 minutes = [row["s"] / 60 for row in rows]
 figure, (rate, memory, latency) = pyplot.subplots(3, 1, sharex=True, figsize=(8, 9))
-steps = zip(rows, rows[1:])
-rate.plot(minutes[1:], [(b["pages"] - a["pages"]) / (b["s"] - a["s"]) for a, b in steps])
+steps = list(zip(rows, rows[1:]))
+for name, label in (("pages", "fetched"), ("records", "parsed")):
+    rates = [(b[name] - a[name]) / (b["s"] - a["s"]) for a, b in steps]
+    rate.plot(minutes[1:], rates, label=label)
 rate.set_ylabel("pages/s")
-for role in ("dedup", "fetchers", "parsers"):
+rate.legend()
+for role in sys.argv[3:]:
     memory.plot(minutes, [row["rss_mb"].get(role, 0) for row in rows], label=role)
 memory.set_ylabel("RSS, MiB")
 memory.legend()
@@ -211,9 +218,7 @@ def crawl(bootstrap: str, number: int, port: int, hubs: Sequence[str]) -> dict[s
         "pages_per_s": round(counts["pages"] / summary["crawl_s"], 1),
         "cpu_ms_per_page": round(1000 * arena.ours(used) / max(1, counts["pages"]), 3),
         "rss_mb": meter.rss_mb(),
-        "rss_mb_per_100k_pages": {
-            role: slope_mb(rows, role) for role in ("dedup", "fetchers", "parsers")
-        },
+        "rss_mb_per_100k_records": {role: slope_mb(rows, role) for role in _ROLES},
         "fetch_p99_ms": [row["fetch_p99_ms"] for row in rows],
         "parse_p99_ms": [row["parse_p99_ms"] for row in rows],
         "counts": counts,
@@ -240,6 +245,7 @@ def main() -> int:
     (FOLDER / "report.json").write_text(json.dumps(report), encoding="utf-8")
     shutil.rmtree(FOLDER / "kafka", ignore_errors=True)
     picture = [python, "-c", _PICTURE, str(FOLDER / "report.json"), str(FOLDER / "soak.png")]
+    picture += _ROLES
     subprocess.run(picture, check=True)
     del report["rows"]
     print(json.dumps(report))
