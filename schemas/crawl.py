@@ -28,7 +28,7 @@ NonNegative = Annotated[float, Field(ge=0, le=86_400)]
 class CrawlSpec(BaseModel):
     """All rules of one crawl. Unknown keys are errors; every default is a polite small crawl."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     crawl: str
     """Id: 1 to 64 of A-Z a-z 0-9 . _ - and not dots alone: it is part of file names."""
@@ -88,7 +88,7 @@ class CrawlSpec(BaseModel):
     simhash: bool = True
     """Compute the simhash of the text, for finding near-duplicates."""
     extract: dict[str, Selector] = Field(default_factory=dict)
-    """Named selectors; see `schemas.extraction`."""
+    """Named selectors; their values become the record's `extracted`, a JSON object."""
     plugins: tuple[str, ...] = ()
     """Names of extraction plug-ins (entry points of group `crawlstream.extractors`)."""
 

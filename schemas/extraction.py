@@ -18,20 +18,23 @@ class Selector(BaseModel):
     convert is null (left out of lists), and its name is listed in the record's issues.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     css: Annotated[str, Field(min_length=1, max_length=2_000)]
     """CSS selector; its syntax is checked when the spec is submitted."""
     attribute: str | None = None
     """Attribute to read; None: the element's text."""
     type: ValueType = "text"
-    """`url` is made absolute; `date` becomes ISO 8601; `number` accepts 1,234.5 and 1.234,5."""
+    """`text`, `html`, `number`, `integer`, `date`, `url` or `boolean`. A `url` is made absolute; a
+    `date` becomes ISO 8601; a `number` may be written 1,234.5 or 1.234,5."""
     many: bool = False
+    """All matches as a list; else the first one."""
     strip: bool = True
     """Collapse white space and trim."""
     regex: str | None = None
     """Keep the first group (or the whole match) of the first match; no match: null."""
     fields: dict[str, Selector] = Field(default_factory=dict)
+    """Selectors evaluated inside each match, which becomes an object of them."""
 
     @field_validator("regex")
     @classmethod

@@ -1,4 +1,4 @@
-"""Write the tables of README.md that are data elsewhere: topics and settings.
+"""Write the tables of README.md that are data elsewhere: topics, settings, rules of a crawl.
 
 python tests/contract/render_readme.py
 """
@@ -12,7 +12,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from schemas.topics import TOPICS, TopicSpec  # noqa: E402  # a script finds its own tree
+from pydantic import BaseModel  # noqa: E402  # a script finds its own tree
+
+from schemas.crawl import CrawlSpec  # noqa: E402
+from schemas.extraction import Selector  # noqa: E402
+from schemas.topics import TOPICS, TopicSpec  # noqa: E402
 from streams.settings import Settings, env_name  # noqa: E402
 
 README = ROOT / "README.md"
@@ -49,7 +53,7 @@ def topics_table() -> str:
 
 
 def _default(value: Any) -> str:
-    if value is None or value in ("", ()):
+    if value is None or value in ("", (), {}):
         return ""
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
@@ -74,15 +78,37 @@ def settings_table() -> str:
     return "\n".join(rows)
 
 
+def rules_table(model: type[BaseModel]) -> str:
+    """The keys of a part of a crawl spec, in the order of its model."""
+    rows = [_row("Key", "Default", "Meaning"), _row(*["---"] * 3)]
+    rows += [
+        _row(
+            f"`{name}`",
+            "" if field.is_required() else _default(field.get_default(call_default_factory=True)),
+            " ".join((field.description or "").split()),
+        )
+        for name, field in model.model_fields.items()
+    ]
+    return "\n".join(rows)
+
+
+TABLES = {
+    "rules": lambda: rules_table(CrawlSpec),
+    "selectors": lambda: rules_table(Selector),
+    "topics": topics_table,
+    "settings": settings_table,
+}
+
+
 def render(text: str) -> str:
-    """The text with both tables as they should be. ValueError when a marker is missing."""
-    for name, table in (("topics", topics_table()), ("settings", settings_table())):
+    """The text with all tables as they should be. ValueError when a marker is missing."""
+    for name, table in TABLES.items():
         begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
         before, found, rest = text.partition(begin)
         _, closed, after = rest.partition(end)
         if not found or not closed:
             raise ValueError(f"{begin} ... {end} is missing")
-        text = f"{before}{begin}\n{table}\n{end}{after}"
+        text = f"{before}{begin}\n{table()}\n{end}{after}"
     return text
 
 

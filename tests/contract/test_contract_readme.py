@@ -1,12 +1,23 @@
 from __future__ import annotations
 
-import pytest
+import re
+from typing import TYPE_CHECKING
 
+import pytest
+import yaml
+
+from parsers.validate import check_selectors
+from schemas.crawl import CrawlSpec, parse_spec
+from schemas.extraction import Selector
 from schemas.topics import TOPICS
 from streams.settings import Settings, env_name
-from tests.contract.render_readme import README, render, settings_table, topics_table
+from tests.contract.render_readme import README, render, rules_table, settings_table, topics_table
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 EMPTY = (
+    "<!-- rules --><!-- /rules --><!-- selectors --><!-- /selectors -->"
     "a\n<!-- topics --><!-- /topics -->\nb\n<!-- settings -->\nstale text\n<!-- /settings -->\nc\n"
 )
 
@@ -30,6 +41,20 @@ def test_every_setting_is_explained() -> None:
         assert len(line.replace("\\|", "").split("|")) == 5, line
 
 
+@pytest.mark.parametrize("model", [CrawlSpec, Selector])
+def test_every_rule_is_explained(model: type[BaseModel]) -> None:
+    lines = rules_table(model).splitlines()[2:]
+    assert [line.split("`")[1] for line in lines] == list(model.model_fields)
+    for line in lines:
+        assert line.rstrip(" |").endswith("."), line
+
+
+def test_the_spec_that_is_shown_is_valid() -> None:
+    (shown,) = re.findall(r"```yaml\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    spec = parse_spec({"crawl": "shop", **yaml.safe_load(shown)})
+    assert check_selectors(spec) == []
+
+
 def test_no_secret_has_a_default() -> None:
     line = next(row for row in settings_table().splitlines() if "KAFKA_SASL_PASSWORD" in row)
     assert line.startswith("| `KAFKA_SASL_PASSWORD` |  |")
@@ -37,7 +62,7 @@ def test_no_secret_has_a_default() -> None:
 
 def test_rendering_replaces_what_is_between_the_markers_and_nothing_else() -> None:
     text = render(EMPTY)
-    assert text.startswith("a\n<!-- topics -->\n| Topic |")
+    assert "a\n<!-- topics -->\n| Topic |" in text
     assert text.endswith("|\n<!-- /settings -->\nc\n")
     assert "stale text" not in text
     assert render(text) == text
