@@ -140,7 +140,8 @@ class Deployment:
     def decisions(self) -> list[dict[str, Any]]:
         path = self.folder / "data" / "logs" / "autoscale.jsonl"
         text = path.read_text("utf-8") if path.exists() else ""
-        return [json.loads(line) for line in text.splitlines()]
+        whole = text[: text.rfind("\n") + 1]  # the last line may be half written
+        return [json.loads(line) for line in whole.splitlines()]
 
     def close(self) -> None:
         self.crawl("down")

@@ -25,6 +25,7 @@ from schemas.topics import DEAD_LETTERS, FETCH_REQUESTS, FETCHER_GROUP, RECORDS,
 from streams.clients import bootstrap, make_admin, make_consumer, make_producer, started
 from streams.settings import Settings, env_name
 from streams.topics_admin import create
+from tests.jsonl import written_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -103,11 +104,8 @@ class Scene:
         (self.folder / name).unlink()
 
     def log(self, what: str | None = None, tag: str | None = None) -> list[dict[str, Any]]:
-        path = self.folder / "log.jsonl"
-        if not path.exists():
-            return []
-        rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-        return [row for row in rows if what in (None, row["what"]) and tag in (None, row["tag"])]
+        found = written_rows(self.folder / "log.jsonl")
+        return [row for row in found if what in (None, row["what"]) and tag in (None, row["tag"])]
 
     def times(self, what: str) -> Counter[Any]:
         """How often each message id is in the log under `what`."""
@@ -115,8 +113,8 @@ class Scene:
 
     def shares(self, tag: str) -> int:
         """How many partitions a worker has by its last assignment."""
-        rows = self.log("assigned", tag)
-        return len(rows[-1]["partitions"]) if rows else 0
+        found = self.log("assigned", tag)
+        return len(found[-1]["partitions"]) if found else 0
 
     async def until(
         self, true: Callable[[], bool], timeout_s: float = 60.0, what: str = ""
