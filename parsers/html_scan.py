@@ -80,6 +80,8 @@ _MEDIA_ATTRIBUTES: Final = {
     _tag_id("object"): ("data",),
     _tag_id("input"): ("src",),
 }
+_OPAQUE: Final = frozenset((_FRAME, _TITLE, _SCRIPT, _RAW))
+"""Kinds whose own text is none of the page's; in SVG they may hold elements, which are."""
 _LINK_RELS: Final = frozenset(("next", "prev", "alternate", "canonical"))
 
 
@@ -159,8 +161,14 @@ class _Scan:
                 elif kind == _BREAK:
                     if begin != len(pieces):
                         begin = self._end_line(begin, pre=pre)
-                elif _RARE[kind](self, node):
+                else:
+                    rare = _RARE.get(kind)
+                    if rare is not None:
+                        rare(self, node)
                     child = node.first_child
+                    if kind in _OPAQUE:
+                        while child is not None and child.tag_id == _TEXT:
+                            child = child.next
             if child is not None:
                 above.append(node)
                 ends.append(end)
@@ -201,7 +209,7 @@ class _Scan:
         room = MAX_TEXT_CHARS
         for begin, end, pre in self._lines:
             text = "".join(pieces[begin:end])
-            line = text.strip("\r\n").rstrip() if pre else " ".join(text.split())
+            line = text.strip("\r\n").rstrip() if pre else collapse(text)
             if line:
                 if len(line) > room:
                     page.text_capped = True
@@ -218,38 +226,31 @@ class _Scan:
 
     def _name(self, number: int, pieces: list[str], node: Node) -> None:
         """Complete a link with its text."""
-        text = " ".join("".join(pieces).split()) or _other_text(node)
+        text = collapse("".join(pieces)) or _other_text(node)
         element, href, rel, _ = self._page.links[number]
         self._page.links[number] = (element, href, rel, text[:MAX_ANCHOR_CHARS])
 
-    def frame(self, node: Node) -> bool:
+    def frame(self, node: Node) -> None:
         attrs = node.attributes
         source = attrs.get("src")
         if source and self._links:
             anchor = collapse(attrs.get("title") or "")[:MAX_ANCHOR_CHARS]
             self._add(node.tag or "", source, "", anchor)
-        return False
 
-    def title(self, node: Node) -> bool:
+    def title(self, node: Node) -> None:
         page, parent = self._page, node.parent
         if not page.title and (parent is None or parent.tag_id != _SVG):
             page.title = collapse(node.text())[:MAX_TITLE_CHARS]
-        return False
 
-    def base(self, node: Node) -> bool:
+    def base(self, node: Node) -> None:
         attrs = node.attributes
         if self._page.base is None and "href" in attrs:
             self._page.base = attrs["href"] or ""
-        return False
 
-    def html(self, node: Node) -> bool:
+    def html(self, node: Node) -> None:
         attrs = node.attributes
         if not self._page.lang:
             self._page.lang = (attrs.get("lang") or attrs.get("xml:lang") or "").strip()[:100]
-        return True
-
-    def raw(self, _node: Node) -> bool:
-        return False
 
     def _add(self, element: str, href: str, rel: str, anchor: str) -> int:
         """The number of the link; -1 when there are too many."""
@@ -271,25 +272,23 @@ class _Scan:
             return -1
         return self._add("a", href or "", attrs.get("rel") or "", "")
 
-    def area(self, node: Node) -> bool:
+    def area(self, node: Node) -> None:
         attrs = node.attributes
         if self._links and "href" in attrs:
             alt = collapse(attrs.get("alt") or "")[:MAX_ANCHOR_CHARS]
             self._add("area", attrs["href"] or "", attrs.get("rel") or "", alt)
-        return False
 
-    def meta(self, node: Node) -> bool:
+    def meta(self, node: Node) -> None:
         attrs = node.attributes
         content = attrs.get("content")
         if content is None:
-            return False
+            return
         name = attrs.get("name") or attrs.get("property") or attrs.get("itemprop") or ""
         equiv = attrs.get("http-equiv") or ""
         if name or equiv:
             self._page.metas.append(Meta(name.strip().lower(), equiv.strip().lower(), content))
-        return False
 
-    def link(self, node: Node) -> bool:
+    def link(self, node: Node) -> None:
         attrs = node.attributes
         rel = (attrs.get("rel") or "").lower()
         tokens = rel.split()
@@ -298,9 +297,8 @@ class _Scan:
         if self._links and wanted and href:
             title = attrs.get("title") or attrs.get("hreflang") or ""
             self._add("link", href, rel, collapse(title)[:MAX_ANCHOR_CHARS])
-        return False
 
-    def media(self, node: Node) -> bool:
+    def media(self, node: Node) -> None:
         assets = self._page.assets
         if self._links and len(assets) < MAX_RAW_ASSETS:
             attrs = node.attributes
@@ -308,16 +306,14 @@ class _Scan:
                 value = attrs.get(name)
                 if value:
                     assets.append(SrcSet(value) if name == "srcset" else value)
-        return True
 
-    def script(self, node: Node) -> bool:
+    def script(self, node: Node) -> None:
         if node.first_child is None:
-            return False
+            return
         if (node.attributes.get("type") or "").partition(";")[
             0
         ].strip().lower() == "application/ld+json":
             self._page.json_ld.append(node.text())
-        return False
 
 
 def _other_text(node: Node) -> str:
@@ -330,7 +326,7 @@ def _other_text(node: Node) -> str:
     return collapse(text)
 
 
-_RARE: Final[dict[int, Callable[[_Scan, Node], bool]]] = {
+_RARE: Final[dict[int, Callable[[_Scan, Node], None]]] = {
     _META: _Scan.meta,
     _LINK: _Scan.link,
     _MEDIA: _Scan.media,
@@ -340,6 +336,5 @@ _RARE: Final[dict[int, Callable[[_Scan, Node], bool]]] = {
     _BASE: _Scan.base,
     _HTML: _Scan.html,
     _AREA: _Scan.area,
-    _RAW: _Scan.raw,
 }
-"""What happens at the rarer elements; true when what is inside them is part of the page."""
+"""What happens at the rarer elements."""

@@ -173,6 +173,24 @@ def test_anchor_texts(markup: str, anchors: list[str]) -> None:
     assert [link[3] for link in Document(markup).scan().links] == anchors
 
 
+@pytest.mark.parametrize(
+    ("markup", "hrefs", "text"),
+    [
+        ("<svg><link><a href=/x>t</a></link></svg>", ["/x"], "t"),
+        ("<svg><base><a href=/x>t</a></svg>", ["/x"], "t"),
+        ("<svg><area><text>t</text></area></svg>", [], "t"),
+        ("<svg><title>q<a href=/x>t</a></title></svg>", ["/x"], "t"),
+        ("<svg><style>q<a href=/x>t</a></style></svg>", ["/x"], "t"),
+    ],
+)
+def test_elements_that_are_empty_in_html_may_have_content_in_svg(
+    markup: str, hrefs: list[str], text: str
+) -> None:
+    page = Document(markup).scan()
+    assert [link[1] for link in page.links] == hrefs
+    assert page.text == text
+
+
 def test_a_record_without_outlinks_and_simhash() -> None:
     body = b"<p>one two three four <a href=/1>five</a><img src=/i.png>"
     whole = parsed(body).record
