@@ -28,7 +28,7 @@ NonNegative = Annotated[float, Field(ge=0, le=86_400)]
 class CrawlSpec(BaseModel):
     """All rules of one crawl. Unknown keys are errors; every default is a polite small crawl."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     crawl: str
     """Id: 1 to 64 of A-Z a-z 0-9 . _ - and not dots alone: it is part of file names."""

@@ -18,7 +18,7 @@ class Selector(BaseModel):
     convert is null (left out of lists), and its name is listed in the record's issues.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     css: Annotated[str, Field(min_length=1, max_length=2_000)]
     """CSS selector; its syntax is checked when the spec is submitted."""

@@ -39,7 +39,6 @@ class Settings(BaseSettings):
         env_prefix="CRAWL_",
         extra="forbid",
         frozen=True,
-        use_attribute_docstrings=True,
         populate_by_name=True,
         env_ignore_empty=True,
     )

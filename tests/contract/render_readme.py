@@ -5,7 +5,11 @@ python tests/contract/render_readme.py
 
 from __future__ import annotations
 
+import ast
+import inspect
+import itertools
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -64,32 +68,44 @@ def _default(value: Any) -> str:
     return f"`{value:.15g}`" if isinstance(value, float) else f"`{value}`"
 
 
-def settings_table() -> str:
-    """The settings, in the order of `streams.settings`."""
-    rows = [_row("Variable", "Default", "Meaning"), _row(*["---"] * 3)]
-    rows += [
-        _row(
-            f"`{env_name(name)}`",
-            _default(field.get_default()),
-            " ".join((field.description or "").split()),
-        )
-        for name, field in Settings.model_fields.items()
-    ]
-    return "\n".join(rows)
+def _docs(model: type[BaseModel]) -> dict[str, str]:
+    """The docstrings under the fields of a model. Read here: at run time nobody wants them."""
+    (definition,) = ast.parse(inspect.getsource(model)).body
+    assert isinstance(definition, ast.ClassDef)
+    return {
+        field.target.id: " ".join(said.value.value.split())
+        for field, said in itertools.pairwise(definition.body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(said, ast.Expr)
+        and isinstance(said.value, ast.Constant)
+        and isinstance(said.value.value, str)
+    }
 
 
-def rules_table(model: type[BaseModel]) -> str:
-    """The keys of a part of a crawl spec, in the order of its model."""
-    rows = [_row("Key", "Default", "Meaning"), _row(*["---"] * 3)]
+def _fields_table(model: type[BaseModel], head: str, spelling: Callable[[str], str] = str) -> str:
+    """The fields of a model, in its order."""
+    docs = _docs(model)
+    rows = [_row(head, "Default", "Meaning"), _row(*["---"] * 3)]
     rows += [
         _row(
-            f"`{name}`",
+            f"`{spelling(name)}`",
             "" if field.is_required() else _default(field.get_default(call_default_factory=True)),
-            " ".join((field.description or "").split()),
+            docs.get(name, ""),
         )
         for name, field in model.model_fields.items()
     ]
     return "\n".join(rows)
+
+
+def settings_table() -> str:
+    """The settings, in the order of `streams.settings`."""
+    return _fields_table(Settings, "Variable", env_name)
+
+
+def rules_table(model: type[BaseModel]) -> str:
+    """The keys of a part of a crawl spec, in the order of its model."""
+    return _fields_table(model, "Key")
 
 
 TABLES = {
