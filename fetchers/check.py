@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any
 import httpx
 from rich.console import Console
 
-from fetchers.body import BodySink
-from fetchers.decode import ACCEPT_ENCODING
-from fetchers.messages import request_fields, user_agent
+from fetchers.http.body import BodySink
+from fetchers.http.decode import ACCEPT_ENCODING
+from fetchers.http.transport import Transport
 from fetchers.policy import politeness
 from fetchers.policy.head import Head, header
 from fetchers.policy.outcome import REDIRECT_STATUSES, judge_status, media_type, resolve_location
 from fetchers.policy.robots import is_allowed
-from fetchers.robots_cache import RobotsCache
-from fetchers.transport import Transport
+from fetchers.worker.messages import request_fields, user_agent
+from fetchers.worker.robots_cache import RobotsCache
 from schemas.admission import MAX_REDIRECTS
 from schemas.crawl import CrawlSpec
 from schemas.reasons import REASONS, Reason
 from schemas.url import CrawlUrl, origin_of, path_of
 
 if TYPE_CHECKING:
-    from fetchers.answer import Answer
+    from fetchers.http.answer import Answer
     from streams.settings import Settings
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from parsers.stage import ParseStage
+from parsers.worker.stage import ParseStage
 from schemas.errors import ConfigError
-from streams.runtime import run_worker
+from streams.delivery.runtime import run_worker
 from streams.settings import load
 
 

@@ -48,7 +48,7 @@ def parse(
 
     Try: crawl parse page.html --spec shop.yaml --only title,extracted
     """
-    from parsers.parse import Failure
+    from parsers.records.parse import Failure
     from parsers.session import load
 
     rules, agent = _rules(spec)
@@ -139,7 +139,7 @@ def _evaluate(command: str, names: dict[str, Any]) -> None:
 
 def _rules(spec: Path | None) -> tuple[CrawlSpec, str]:
     """The spec to look at pages under, and our product token."""
-    from streams.run_plan import build_spec, read_spec_file
+    from streams.crawls.plan import build_spec, read_spec_file
     from streams.settings import load as load_settings
 
     layers = [] if spec is None else [read_spec_file(spec)]

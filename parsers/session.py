@@ -14,11 +14,11 @@ import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from parsers import charset
-from parsers.html import Document, Node
-from parsers.html_page import collapse
-from parsers.links import base_of
-from parsers.parse import CrawlParser, Failure, Parsed
+from parsers.documents.html import Document, Node
+from parsers.documents.page import collapse
+from parsers.links.resolve import base_of
+from parsers.records.parse import CrawlParser, Failure, Parsed
+from parsers.text import charset
 from schemas.admission import compile_rules
 from schemas.errors import ConfigError, TransientInfraError
 from schemas.url import Rejected, parse, url_id

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parsers.extract import plugin
-from parsers.html import check_selector
+from parsers.data.extract import plugin
+from parsers.documents.html import check_selector
 from schemas.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -21,6 +21,11 @@ def case(case_id: str) -> dict[str, Any]:
     return _all()[case_id]
 
 
+def of_kind(kind: str) -> dict[str, dict[str, Any]]:
+    """All cases of one kind, e.g. `robots`, by id."""
+    return {name: entry for name, entry in _all().items() if entry["kind"] == kind}
+
+
 def ids(prefix: str) -> frozenset[str]:
     """Ids of all cases of a kind, e.g. `url-`."""
     return frozenset(name for name in _all() if name.startswith(prefix))

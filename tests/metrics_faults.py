@@ -1,7 +1,7 @@
 """Declared metrics that need a fault, or a scale, that a healthy small crawl does not have.
 
-Each is moved by a test of its own (`tests/unit/streams/test_metrics_moved.py`); all others must
-move in the end-to-end run of `tests/integration/test_metrics_end_to_end.py`.
+Each is moved by a test of its own (`tests/unit/streams/telemetry/test_metrics_moved.py`); all
+others must move in the end-to-end run of `tests/integration/test_metrics_end_to_end.py`.
 """
 
 from __future__ import annotations

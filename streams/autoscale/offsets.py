@@ -14,8 +14,8 @@ from schemas.errors import TransientInfraError
 from schemas.topics import physical
 from streams.autoscale.roles import Role
 from streams.autoscale.signals import Snapshot
-from streams.clients import make_admin, make_consumer
-from streams.ledger import decode_metadata
+from streams.delivery.ledger import decode_metadata
+from streams.kafka.clients import make_admin, make_consumer
 from streams.settings import Settings
 
 _MOVING = frozenset({"PreparingRebalance", "CompletingRebalance"})

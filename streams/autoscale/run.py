@@ -159,7 +159,7 @@ def _metrics(settings: Settings, autoscaler: Autoscaler, interval_s: float) -> A
     """The metrics port of the autoscaler itself; None when no port is set."""
     if settings.metrics_port is None:
         return None
-    from streams.metrics import Health, Metrics, MetricsServer
+    from streams.telemetry.metrics import Health, Metrics, MetricsServer
 
     metrics = Metrics("autoscaler")
 

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, Self
 from streams.broker import config, jars, java, probe
 from streams.broker.errors import AlreadyRunningError, BrokerError
 from streams.broker.places import Places, held, locked, read_json, write_json
-from streams.guard import Guard
+from streams.process.guard import Guard
 
 _POLL_S: Final = 0.05
 _TAIL_LINES: Final = 25

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from streams.run_plan import Seed, read_seed, read_seeds
+from streams.crawls.plan import Seed, read_seed, read_seeds
 
 
 def gather_seeds(urls: list[str], file: str | None) -> tuple[list[Seed], list[str]]:

@@ -15,7 +15,8 @@ PANEL_OPERATE: Final = "Operate"
 
 def load_settings(**overrides: Any) -> Settings:
     """Settings of a command, with logging set up. Raises ConfigError naming every problem."""
-    from streams import logs, settings
+    from streams import settings
+    from streams.telemetry import logs
 
     loaded = settings.load(**overrides)
     logs.configure(loaded, "cli")

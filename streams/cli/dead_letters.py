@@ -12,9 +12,9 @@ import typer
 from streams.cli._shared import PANEL_OPERATE, load_settings, note, out
 
 if TYPE_CHECKING:
-    from streams.redrive import Filter, Letter, Plan, Shelf
+    from streams.deadletters.redrive import Filter, Letter, Plan, Shelf
+    from streams.delivery.stage import Out
     from streams.settings import Settings
-    from streams.stage import Out
 
 ORDER: Final = 50
 _CHUNK: Final = 500
@@ -113,7 +113,7 @@ def redrive(
 
         crawl dead-letters redrive --reason http_503 --since 1d --dry-run
     """
-    from streams.redrive import plan
+    from streams.deadletters.redrive import plan
 
     wanted = _filter(reason, host, crawl, since)
     settings = load_settings()
@@ -132,7 +132,7 @@ def _filter(
     from schemas.errors import ConfigError
     from schemas.reasons import Reason
     from streams.cli._when import since_ms
-    from streams.redrive import Filter
+    from streams.deadletters.redrive import Filter
 
     unknown = sorted(set(reasons or ()) - {known.value for known in Reason})
     if unknown:
@@ -150,8 +150,8 @@ def _filter(
 async def _read(settings: Settings) -> Shelf:
     """All dead letters up to the present end."""
     from schemas.topics import DEAD_LETTERS
-    from streams.records_io import TopicReader
-    from streams.redrive import Shelf
+    from streams.deadletters.redrive import Shelf
+    from streams.kafka.reader import TopicReader
 
     shelf = Shelf()
     async with TopicReader(settings, DEAD_LETTERS) as reader:
@@ -163,8 +163,8 @@ async def _read(settings: Settings) -> Shelf:
 
 async def _send(settings: Settings, found: Plan) -> None:
     """Replays first, marks after their delivery: a crash in between sends again, never drops."""
-    from streams.redrive import mark
-    from streams.run_submit import Submitter
+    from streams.crawls.submit import Submitter
+    from streams.deadletters.redrive import mark
 
     async with Submitter(settings) as submitter:
         for at in range(0, len(found.replays), _CHUNK):
@@ -181,7 +181,7 @@ def _print_list(letters: list[Letter], shelf: Shelf, *, total: list[Letter]) -> 
     from rich.markup import escape
     from rich.table import Table
 
-    from streams.redrive import by_reason
+    from streams.deadletters.redrive import by_reason
 
     table = Table("position", "when (UTC)", "reason", "tries", "crawl", "URL", "detail")
     for letter in letters:
@@ -222,7 +222,7 @@ def _json(letter: Letter, shelf: Shelf, *, payload: bool) -> dict[str, Any]:
     """A letter as JSON; its message decoded when it is one of ours."""
     from schemas import codec
     from schemas.errors import ContractError
-    from streams.records_io import to_json
+    from streams.kafka.reader import to_json
 
     row: dict[str, Any] = {name: value for name, value in letter.row.items() if name != "payload"}
     key = row["origin_key"]

@@ -14,7 +14,7 @@ from streams.cli._shared import PANEL_CRAWL, load_settings, note
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streams.records_io import Message, Recent
+    from streams.kafka.reader import Message, Recent
     from streams.settings import Settings
 
 ORDER: Final = 30
@@ -69,7 +69,7 @@ def records(
     from schemas.errors import ConfigError
     from schemas.records import Record
     from streams.cli._when import since_ms
-    from streams.records_io import unknown_fields
+    from streams.kafka.reader import unknown_fields
 
     settings = load_settings()
     names = [name.strip() for name in fields.split(",") if name.strip()] if fields else []
@@ -89,7 +89,7 @@ class _Show:
     def __init__(
         self, crawl: str | None, fields: Sequence[str], output_format: str, limit: int | None
     ) -> None:
-        from streams.records_io import Recent
+        from streams.kafka.reader import Recent
 
         self._crawl = crawl
         self._fields = fields
@@ -107,7 +107,7 @@ class _Show:
         """Print a message's record if it is wanted."""
         from schemas import codec
         from schemas.errors import ContractError
-        from streams.records_io import brief, to_json
+        from streams.kafka.reader import brief, to_json
 
         if self.done:
             return
@@ -130,7 +130,7 @@ class _Show:
 async def _records(settings: Settings, show: _Show, *, start: int | None, follow: bool) -> None:
     """Print from a time on (0: everything kept; None: from now on)."""
     from schemas.topics import RECORDS
-    from streams.records_io import TopicReader
+    from streams.kafka.reader import TopicReader
 
     async with TopicReader(settings, RECORDS) as reader:
         ends = await reader.ends()

@@ -21,9 +21,9 @@ from streams.cli._shared import PANEL_CRAWL, load_settings
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from streams.run import RunOptions
-    from streams.run_plan import Seed
-    from streams.run_summary import Summary
+    from streams.crawls.plan import Seed
+    from streams.run.crawl import RunOptions
+    from streams.run.summary import Summary
     from streams.sample.server import SampleServer
     from streams.settings import Settings
 
@@ -162,8 +162,8 @@ def _prepare(
     """Everything that can be wrong before anything starts, told at once."""
     from schemas.errors import ConfigError
     from streams.cli._seeds import gather_seeds
-    from streams.run import RunOptions
-    from streams.run_plan import build_spec, crawl_id, read_spec_file
+    from streams.crawls.plan import build_spec, crawl_id, read_spec_file
+    from streams.run.crawl import RunOptions
 
     problems: list[str] = []
     settings, layers = None, []
@@ -225,8 +225,8 @@ def _sample_layers(*, sample: bool) -> list[dict[str, Any]]:
 async def _main(settings: Settings, options: RunOptions, *, sample: bool) -> int:
     from dataclasses import replace
 
-    from streams.run import CrawlRun
-    from streams.run_display import make_display
+    from streams.run.crawl import CrawlRun
+    from streams.run.display import make_display
 
     _log_to_file(settings)
     async with _sample_site(settings, options.crawl, wanted=sample) as server:
@@ -261,7 +261,7 @@ async def _sample_site(
 
 
 def _seed_of(server: SampleServer) -> Seed:
-    from streams.run_plan import Seed
+    from streams.crawls.plan import Seed
 
     return Seed(server.site.seed, _SAMPLE_HOST)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from schemas.crawl import CrawlSpec
-    from streams.run_plan import Seed
+    from streams.crawls.plan import Seed
     from streams.settings import Settings
 
 ORDER: Final = 20
@@ -55,7 +55,7 @@ def seed(
     """
     from schemas.errors import ConfigError
     from streams.cli._seeds import gather_seeds
-    from streams.run_plan import build_spec, read_spec_file
+    from streams.crawls.plan import build_spec, read_spec_file
 
     settings = load_settings()
     found, problems = gather_seeds(urls or [], seeds)
@@ -78,8 +78,8 @@ async def _seed(
     settings: Settings, crawl: str, seeds: list[Seed], layer: Mapping[str, Any] | None
 ) -> None:
     from schemas.errors import ConfigError
-    from streams.run_plan import build_spec, seed_messages
-    from streams.run_submit import Submitter, directory_of, now_ms
+    from streams.crawls.plan import build_spec, seed_messages
+    from streams.crawls.submit import Submitter, directory_of, now_ms
 
     async with directory_of(settings) as directory, Submitter(settings) as submitter:
         stored = directory.rules(crawl)
@@ -111,7 +111,7 @@ def stop(
 
 async def _stop(settings: Settings, crawl: str) -> None:
     from schemas.errors import ConfigError
-    from streams.run_submit import Submitter, directory_of
+    from streams.crawls.submit import Submitter, directory_of
 
     async with directory_of(settings) as directory, Submitter(settings) as submitter:
         stored = directory.rules(crawl)
@@ -157,7 +157,7 @@ def _cells(spec: CrawlSpec) -> tuple[str, ...]:
 
 
 async def _crawls(settings: Settings) -> list[CrawlSpec]:
-    from streams.run_submit import directory_of
+    from streams.crawls.submit import directory_of
 
     async with directory_of(settings) as directory:
         return directory.crawls()

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
-    from streams.directory import Directory
-    from streams.drain import PipelineReader
+    from streams.crawls.directory import Directory
     from streams.settings import Settings
-    from streams.status import Counters, Status
+    from streams.standing.drain import PipelineReader
+    from streams.standing.status import Counters, Status
 
 ORDER: Final = 45
 _SPAN_S: Final = 3.0
@@ -51,8 +51,8 @@ def status(
 async def _status(settings: Settings, *, as_json: bool, watch: bool) -> None:
     from rich.live import Live
 
-    from streams.drain import PipelineReader
-    from streams.run_submit import directory_of
+    from streams.crawls.submit import directory_of
+    from streams.standing.drain import PipelineReader
 
     async with directory_of(settings) as directory, PipelineReader(settings) as pipeline:
         live = Live(console=out(), auto_refresh=False) if watch and not as_json else None
@@ -75,7 +75,7 @@ async def _status(settings: Settings, *, as_json: bool, watch: bool) -> None:
 async def _look(
     directory: Directory, pipeline: PipelineReader, earlier: Counters, span_s: float
 ) -> Status:
-    from streams.status import Status, crawl_statuses, stage_statuses
+    from streams.standing.status import Status, crawl_statuses, stage_statuses
 
     reading = await pipeline.read()
     oldest = await pipeline.oldest_ms(reading)
@@ -93,7 +93,7 @@ def _crawl_table(found: Status) -> Table:
     from rich import box
     from rich.table import Table
 
-    from streams.run_summary import duration
+    from streams.run.summary import duration
 
     table = Table("crawl", box=box.SIMPLE)
     for name in ("pages", "records", "outcomes", "to do", "pages/s", "time left"):
@@ -125,7 +125,7 @@ def _stage_table(found: Status) -> Table:
     from rich import box
     from rich.table import Table
 
-    from streams.run_summary import duration
+    from streams.run.summary import duration
 
     table = Table("stage", box=box.SIMPLE)
     for name in ("lag", "oldest", "in retry tiers", "by topic"):

@@ -9,8 +9,8 @@ import typer
 from streams.cli._shared import PANEL_OPERATE, load_settings, note, out
 
 if TYPE_CHECKING:
+    from streams.kafka.topics import Difference
     from streams.settings import Settings
-    from streams.topics_admin import Difference
 
 ORDER: Final = 60
 
@@ -50,7 +50,7 @@ def create(
 
     Example: crawl topics create
     """
-    from streams.topics_admin import create_topics
+    from streams.kafka.topics import create_topics
 
     settings = load_settings()
     report = create_topics(settings, repair=repair)
@@ -68,7 +68,7 @@ def check() -> None:
     """
     import asyncio
 
-    from streams import topics_admin
+    from streams.kafka import topics as topics_admin
 
     settings = load_settings()
     _show(settings, asyncio.run(topics_admin.check(settings)), {})

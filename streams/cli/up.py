@@ -82,9 +82,10 @@ def up(
 
 
 def _background(settings: Settings, counts: dict[Role, int], sizing: Sizing | None) -> None:
-    from streams import supervise, topics_admin
+    from streams import supervise
     from streams.broker import EmbeddedBroker
-    from streams.clients import bootstrap
+    from streams.kafka import topics as topics_admin
+    from streams.kafka.clients import bootstrap
 
     if not settings.bootstrap_servers:
         EmbeddedBroker(settings.data_dir).start(attach=True)
@@ -98,8 +99,9 @@ def _background(settings: Settings, counts: dict[Role, int], sizing: Sizing | No
 
 
 def _foreground(settings: Settings, counts: dict[Role, int], sizing: Sizing | None) -> int:
-    from streams import supervise, topics_admin
+    from streams import supervise
     from streams.broker import serving
+    from streams.kafka import topics as topics_admin
 
     with nullcontext() if settings.bootstrap_servers else serving(settings.data_dir):
         topics_admin.create_topics(settings)

@@ -29,12 +29,12 @@ def load() -> DedupApp:
     A wrong setting, or no Kafka, ends the process with code 2 and says what to do.
     """
     from schemas.errors import ConfigError
-    from streams.collector import relax
     from streams.dedup.app import build
-    from streams.dedup.exits import EXIT_CONFIG, die
     from streams.dedup.faust_patch import quiet
-    from streams.logs import configure
+    from streams.process.collector import relax
+    from streams.process.exits import EXIT_CONFIG, die
     from streams.settings import load as load_settings
+    from streams.telemetry.logs import configure
 
     try:
         settings = load_settings()

@@ -13,18 +13,18 @@ from faust.app import base
 
 from schemas.errors import ConfigError, TransientInfraError
 from schemas.topics import DEDUP_APP, DEDUP_TABLE, SEEN_CHANGELOG, URLS, physical
-from streams.clients import bootstrap
-from streams.dedup.exits import EXIT_CONFIG, die
 from streams.dedup.faust_patch import QuietWorker, SoundConsumer, SoundTransport
 from streams.dedup.folder import Folder
 from streams.dedup.recovery import CheckedRecovery, SeenTables
 from streams.dedup.store import Memory, SeenTable
 from streams.dedup.work import DedupWork
-from streams.metrics import Health, Metrics, MetricsServer
-from streams.pulse import Pulse
+from streams.kafka.clients import bootstrap
+from streams.kafka.topics import check_topics_async
+from streams.process.exits import EXIT_CONFIG, die
 from streams.settings import Settings
-from streams.tell import tell
-from streams.topics_admin import check_topics_async
+from streams.telemetry.metrics import Health, Metrics, MetricsServer
+from streams.telemetry.pulse import Pulse
+from streams.telemetry.tell import tell
 
 log = structlog.get_logger(__name__)
 

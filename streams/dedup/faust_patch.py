@@ -39,8 +39,8 @@ from faust.worker import Worker
 from mode.utils.futures import notify
 
 from schemas.topics import DEDUP_APP
-from streams.clients import generation, make_consumer
-from streams.dedup.exits import die
+from streams.kafka.clients import generation, make_consumer
+from streams.process.exits import die
 
 log = structlog.get_logger(__name__)
 

@@ -27,11 +27,11 @@ from typing import Any, Final, NamedTuple, Protocol
 import structlog
 
 from schemas.topics import FETCH_REQUESTS, SEEN_CHANGELOG
-from streams.dedup.exits import die
 from streams.dedup.store import SeenStore
-from streams.metrics import Counts
-from streams.pace import Pace
-from streams.stage import Out
+from streams.delivery.stage import Out
+from streams.kafka.pace import Pace
+from streams.process.exits import die
+from streams.telemetry.metrics import Counts
 
 log = structlog.get_logger(__name__)
 

@@ -11,10 +11,10 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from schemas.topics import BY_NAME, partition_of, physical
-from streams.clients import make_producer
-from streams.dedup.exits import die
+from streams.delivery.stage import Out
+from streams.kafka.clients import make_producer
+from streams.process.exits import die
 from streams.settings import Settings
-from streams.stage import Out
 
 log = structlog.get_logger(__name__)
 

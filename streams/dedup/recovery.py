@@ -31,9 +31,9 @@ from faust.types import TP
 from mode import Service
 
 from schemas.errors import InvariantError, TransientInfraError
-from streams.clients import make_consumer, started
-from streams.dedup.exits import die
 from streams.dedup.store import IDENTITY_KEY, SeenStore
+from streams.kafka.clients import make_consumer, started
+from streams.process.exits import die
 from streams.settings import Settings
 
 if TYPE_CHECKING:

@@ -17,19 +17,19 @@ from schemas.errors import ContractError, TransientInfraError, UnknownSchemaErro
 from schemas.reasons import Reason
 from schemas.records import UrlBatch
 from schemas.topics import PROGRESS, URLS
-from streams.deadletter import dead_letter
+from streams.crawls.directory import Directory
+from streams.crawls.progress import ProgressBook, progress_key
+from streams.deadletters.letter import dead_letter
 from streams.dedup import fastread, requests, seeds
-from streams.dedup.exits import die
 from streams.dedup.lane import Lane, Work
 from streams.dedup.outlet import KafkaOutlet
 from streams.dedup.policy import Decision, Here, Letter, crawl_of, decide
 from streams.dedup.store import SeenStore
-from streams.directory import Directory
-from streams.metrics import Metrics
-from streams.progress import ProgressBook, progress_key
-from streams.pulse import Pulse
+from streams.delivery.stage import Out, Source
+from streams.process.exits import die
 from streams.settings import Settings
-from streams.stage import Out, Source
+from streams.telemetry.metrics import Metrics
+from streams.telemetry.pulse import Pulse
 
 log = structlog.get_logger(__name__)
 

@@ -9,10 +9,11 @@ import json
 import sys
 
 from schemas.errors import ConfigError
-from streams import logs, settings
+from streams import settings
 from streams.autoscale.sizing import Sizing
 from streams.supervise.children import ROLES, Role
 from streams.supervise.foreground import run
+from streams.telemetry import logs
 
 
 def parse_counts(arguments: list[str]) -> dict[Role, int]:

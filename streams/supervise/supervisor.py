@@ -18,8 +18,8 @@ from typing import Final, NamedTuple, Self
 import structlog
 
 from schemas.topics import physical
-from streams.clients import bootstrap, make_admin, started
-from streams.guard import Guard
+from streams.kafka.clients import bootstrap, make_admin, started
+from streams.process.guard import Guard
 from streams.settings import Settings
 from streams.supervise import children
 from streams.supervise.children import GROUPS, ROLES, Role

@@ -194,7 +194,7 @@ class Sample:
 def role_of(command: str) -> str:
     """What a process is in the reports."""
     for text, role in (
-        ("-m parsers.child", "parse processes"),
+        ("-m parsers.worker.child", "parse processes"),
         ("-m parsers", "parsers"),
         ("-m fetchers", "fetchers"),
         ("-m faust", "dedup"),

@@ -34,10 +34,10 @@ from schemas import codec
 from schemas.topics import DEDUP_APP, URLS, partition_of, physical
 from schemas.url import url_id
 from streams.broker import EmbeddedBroker
-from streams.clients import make_admin, make_consumer, make_producer, started
 from streams.dedup.seeds import seed_batch
+from streams.kafka.clients import make_admin, make_consumer, make_producer, started
+from streams.kafka.topics import create
 from streams.settings import Settings, env_name, load
-from streams.topics_admin import create
 
 ROOT = Path(__file__).parents[2]
 HOSTS = [f"host-{number}.example" for number in range(48)]

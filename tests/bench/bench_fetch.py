@@ -24,17 +24,17 @@ import httpx
 import uvloop
 from yarl import URL
 
-from fetchers.body import BodySink
-from fetchers.stage import FetchStage
-from fetchers.transport import Transport
+from fetchers.http.body import BodySink
+from fetchers.http.transport import Transport
+from fetchers.worker.stage import FetchStage
 from schemas.admission import Rules, compile_rules
 from schemas.codec import encode
 from schemas.crawl import CrawlSpec
 from schemas.topics import FETCH_REQUESTS
 from schemas.url import url_id
-from streams.metrics import Counts, Metrics
+from streams.delivery.stage import Context, Delivery, Out, Source
 from streams.settings import load
-from streams.stage import Context, Delivery, Out, Source
+from streams.telemetry.metrics import Counts, Metrics
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -203,7 +203,7 @@ def _request(url: str) -> bytes:
 CONTENDERS = {
     "raw aiohttp": raw_aiohttp,
     "shared httpx client": shared_httpx,
-    "fetchers.transport": wire,
+    "fetchers.http.transport": wire,
     "fetch stage": stage,
 }
 
@@ -243,7 +243,8 @@ def main() -> int:
     server.terminate()
     server.join()
     missed = (
-        figures["fetchers.transport"] > WIRE_TARGET_MS or figures["fetch stage"] > STAGE_TARGET_MS
+        figures["fetchers.http.transport"] > WIRE_TARGET_MS
+        or figures["fetch stage"] > STAGE_TARGET_MS
     )
     return int(options.check and missed)
 

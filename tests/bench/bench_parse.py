@@ -81,14 +81,14 @@ def ours(*, simhash: bool) -> Any:
 
     import zstandard
 
-    from parsers.child import KNOWN_LINKS
-    from parsers.encode import encode_batches, encode_record
-    from parsers.lru import RecentIds
-    from parsers.parse import CrawlParser, Parsed
+    from parsers.links.lru import RecentIds
+    from parsers.records.parse import CrawlParser, Parsed
+    from parsers.worker.child import KNOWN_LINKS
+    from parsers.worker.encode import encode_batches, encode_record
     from schemas.admission import compile_rules
     from schemas.codec import decode, encode
     from schemas.crawl import CrawlSpec
-    from streams.collector import relax
+    from streams.process.collector import relax
     from tests.unit.parsers.parsing import fetch_result
 
     relax()
@@ -203,7 +203,7 @@ def main() -> None:
     pythons = {"ours": sys.executable, "simhash": sys.executable}
     if given.peer_python:
         pythons["parsel"] = given.peer_python
-    from parsers.pool import ENVIRONMENT
+    from parsers.worker.pool import ENVIRONMENT
 
     results: dict[str, list[dict[str, Any]]] = {}
     for _ in range(given.rounds):

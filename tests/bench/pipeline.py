@@ -19,13 +19,13 @@ from schemas import codec
 from schemas.crawl import CrawlSpec
 from schemas.topics import RECORDS, URLS, physical
 from schemas.url import CrawlUrl, parse
-from streams.clients import make_consumer, started
-from streams.logs import configure
-from streams.run_submit import Submitter
+from streams.crawls.submit import Submitter
+from streams.delivery.stage import Out
+from streams.kafka.clients import make_consumer, started
+from streams.kafka.topics import create
 from streams.settings import load
-from streams.stage import Out
 from streams.supervise import Supervisor
-from streams.topics_admin import create
+from streams.telemetry.logs import configure
 
 CRAWL = [sys.executable, "-c", "from streams.cli import main; main()"]
 _SETTLE_S = 1.5

@@ -18,7 +18,7 @@ from schemas.topics import (
     SEEN_CHANGELOG,
     URLS,
 )
-from streams.records_io import Message, TopicReader
+from streams.kafka.reader import Message, TopicReader
 from streams.settings import Settings
 from tests.chaos.site import Site
 

@@ -30,14 +30,14 @@ from schemas.topics import (
 )
 from streams.broker import EmbeddedBroker
 from streams.broker.probe import is_free
-from streams.clients import make_admin, make_producer, started
+from streams.crawls.submit import Submitter
 from streams.dedup.seeds import seed_batch
-from streams.drain import PipelineReader, decide
-from streams.run_submit import Submitter
+from streams.delivery.stage import Out
+from streams.kafka.clients import make_admin, make_producer, started
+from streams.kafka.topics import create
 from streams.settings import Settings, load
-from streams.stage import Out
+from streams.standing.drain import PipelineReader, decide
 from streams.supervise.children import GROUPS
-from streams.topics_admin import create
 from tests.chaos.oracle import examine, read_all
 from tests.chaos.schedule import ROLES, Fault
 from tests.chaos.site import Site

@@ -33,11 +33,11 @@ from schemas.topics import (
     logical,
     physical,
 )
-from streams.clients import make_admin, started
-from streams.ledger import decode_metadata
-from streams.records_io import Message, TopicReader
+from streams.delivery.ledger import decode_metadata
+from streams.delivery.stage import Source
+from streams.kafka.clients import make_admin, started
+from streams.kafka.reader import Message, TopicReader
 from streams.settings import Settings
-from streams.stage import Source
 from tests.chaos.site import Site
 
 WINDOW_S: Final = 16.0

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from streams.guard import Guard
+from streams.process.guard import Guard
 from streams.settings import Settings
 from streams.supervise.children import command, environment
 from tests.chaos.schedule import ROLES, Role
@@ -150,7 +150,7 @@ class Workers:
         for path in Path(f"/proc/{worker.process.pid}/task").glob("*/children"):
             with contextlib.suppress(OSError):
                 found += [int(pid) for pid in path.read_text("ascii").split()]
-        return [pid for pid in found if _runs(pid, b"parsers.child")]
+        return [pid for pid in found if _runs(pid, b"parsers.worker.child")]
 
     def stop(self, worker: Worker) -> None:
         worker.process.send_signal(signal.SIGSTOP)

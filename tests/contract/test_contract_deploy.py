@@ -27,9 +27,9 @@ from referencing.jsonschema import DRAFT202012
 
 from schemas.reasons import Reason
 from schemas.topics import DEDUP_APP, FETCH_RESULTS, PARSER_GROUP, URLS
-from streams import metrics
 from streams.autoscale.model import Rules
 from streams.settings import Settings, load
+from streams.telemetry import metrics
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"

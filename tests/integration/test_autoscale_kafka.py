@@ -20,11 +20,11 @@ from schemas.errors import TransientInfraError
 from schemas.topics import FETCH_RESULTS, FETCHER_GROUP, PARSER_GROUP, RETRY_TIERS, physical
 from streams.autoscale.offsets import GroupOffsets
 from streams.autoscale.roles import ROLES
-from streams.clients import make_consumer, make_producer, started
-from streams.ledger import CommitMetadata, encode_metadata
+from streams.delivery.ledger import CommitMetadata, encode_metadata
+from streams.kafka.clients import make_consumer, make_producer, started
+from streams.kafka.topics import create
 from streams.settings import Settings
 from streams.supervise.children import environment
-from streams.topics_admin import create
 
 pytestmark = pytest.mark.integration
 

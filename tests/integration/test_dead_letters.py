@@ -23,15 +23,15 @@ from schemas.topics import (
     URLS,
     physical,
 )
-from streams import topics_admin
 from streams.cli import make_app
-from streams.clients import make_consumer, started
-from streams.deadletter import dead_letter
-from streams.drain import PipelineReader, decide
-from streams.records_io import Message, TopicReader
-from streams.run_submit import Submitter, now_ms
+from streams.crawls.submit import Submitter, now_ms
+from streams.deadletters.letter import dead_letter
+from streams.delivery.stage import Out, Source
+from streams.kafka import topics as topics_admin
+from streams.kafka.clients import make_consumer, started
+from streams.kafka.reader import Message, TopicReader
 from streams.settings import Settings
-from streams.stage import Out, Source
+from streams.standing.drain import PipelineReader, decide
 from streams.supervise import environment
 
 pytestmark = pytest.mark.integration

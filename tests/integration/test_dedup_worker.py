@@ -34,10 +34,10 @@ from schemas.topics import (
     physical,
 )
 from schemas.url import url_id
-from streams.clients import make_admin, make_consumer, make_producer, started
 from streams.dedup.seeds import seed_batch
+from streams.kafka.clients import make_admin, make_consumer, make_producer, started
+from streams.kafka.topics import create
 from streams.settings import Settings, env_name
-from streams.topics_admin import create
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 

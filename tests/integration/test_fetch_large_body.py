@@ -7,9 +7,9 @@ import random
 import tracemalloc
 from typing import TYPE_CHECKING
 
-from fetchers.body import BodySink, place
-from fetchers.transport import Transport
-from streams.blobs import BlobStore
+from fetchers.http.body import BodySink, place
+from fetchers.http.transport import Transport
+from streams.kafka.blobs import BlobStore
 from tests.unit.fetchers.fakes import Web, settings_for
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import time
 from asyncio import selector_events
 from typing import TYPE_CHECKING, Any
 
-from fetchers.body import BodySink
-from fetchers.transport import Transport
+from fetchers.http.body import BodySink
+from fetchers.http.transport import Transport
 from schemas.crawl import CrawlSpec
 from tests.integration.recorder import Site
 from tests.unit.fetchers.fakes import FakeRuntime, request_for, running, settings_for

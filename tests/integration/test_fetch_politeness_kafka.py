@@ -17,9 +17,9 @@ import pytest
 from schemas.codec import decode, encode
 from schemas.crawl import CrawlSpec
 from schemas.topics import FETCH_REQUESTS, FETCH_RESULTS, partition_of
-from streams.run_submit import Submitter
-from streams.stage import Out
-from streams.topics_admin import create
+from streams.crawls.submit import Submitter
+from streams.delivery.stage import Out
+from streams.kafka.topics import create
 from tests.integration.recorder import Arrival, Site
 from tests.integration.toys import ROOT, Scene, environment
 from tests.unit.fetchers.fakes import request_for

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fetchers.answer import Answer, Limits
+from fetchers.http.answer import Answer, Limits
 from fetchers.policy import politeness
 from fetchers.policy.window import Host, Window
 from schemas.crawl import CrawlSpec
 from schemas.reasons import REASONS, Reason
 from schemas.topics import RETRY_TIERS_S
-from streams.blobs import BlobStore
+from streams.kafka.blobs import BlobStore
 from tests.unit.fetchers.fakes import FakeCrawls, FakeRuntime, request_for, settings_for
 from tests.unit.fetchers.virtual import Clock, run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fetchers.body import BodySink
+    from fetchers.http.body import BodySink
     from fetchers.policy.head import Headers
 
 LIMITS = Limits(60, 10, 20, 20, 65_536, 1 << 24, 1 << 24, 500)
@@ -213,7 +213,7 @@ def _crawl_through_an_outage(
     """Crawl the others beside the URLs of a host that is down; with the time it began."""
     clock = Clock()
     web = _DownForAnHour(clock, LIMITS)
-    monkeypatch.setattr("fetchers.stage.Transport", lambda _settings: web)
+    monkeypatch.setattr("fetchers.worker.stage.Transport", lambda _settings: web)
     monkeypatch.setattr(BlobStore, "open", lambda _settings: None)
     tiers = ",".join(str(tier) for tier in RETRY_TIERS_S)
     settings = settings_for(folder, retry_tiers_s=tiers, log_level="error")

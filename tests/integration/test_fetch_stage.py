@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import zstandard
 
-from fetchers.messages import fetch_id
+from fetchers.worker.messages import fetch_id
 from schemas.crawl import CrawlSpec
 from schemas.reasons import REASONS, Reason
 from schemas.topics import FETCH_REQUESTS, RETRY_TIERS
-from streams.blobs import BlobStore
-from streams.stage import Source
+from streams.delivery.stage import Source
+from streams.kafka.blobs import BlobStore
 from tests.cases import case, given
 from tests.integration.recorder import Site
 from tests.unit.fetchers.fakes import (
@@ -445,8 +445,8 @@ async def test_a_stopped_crawl_fetches_nothing(tmp_path: Path) -> None:
 async def test_an_unknown_crawl_gets_a_while_to_become_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fetchers.intake.UNKNOWN_CRAWL_S", 3.0)
-    monkeypatch.setattr("fetchers.stage.HOUSEKEEPING_S", 0.05)
+    monkeypatch.setattr("fetchers.worker.intake.UNKNOWN_CRAWL_S", 3.0)
+    monkeypatch.setattr("fetchers.worker.stage.HOUSEKEEPING_S", 0.05)
     async with Web() as web, running(tmp_path, FAST) as runtime:
         web.default = html()
         late = runtime.crawls.known.pop("c")

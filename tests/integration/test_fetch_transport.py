@@ -16,11 +16,11 @@ import brotli
 import pytest
 import zstandard
 
-from fetchers.addresses import AddressRule
-from fetchers.answer import Answer, Limits
-from fetchers.body import BodySink
-from fetchers.resolver import Resolver
-from fetchers.transport import Transport
+from fetchers.http.addresses import AddressRule
+from fetchers.http.answer import Answer, Limits
+from fetchers.http.body import BodySink
+from fetchers.http.resolver import Resolver
+from fetchers.http.transport import Transport
 from schemas.reasons import Reason
 from tests.cases import case, given
 from tests.unit.fetchers.fakes import Request, Web, html, response, settings_for

@@ -15,14 +15,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from schemas.crawl import CrawlSpec
 from schemas.topics import URLS
-from streams.metrics import ROLES, Metric
-from streams.run_submit import Submitter
+from streams.crawls.submit import Submitter
+from streams.delivery.stage import Out
+from streams.kafka.topics import create
 from streams.sample.server import SampleServer
 from streams.sample.site import RETRY_TIERS_S, Site
 from streams.settings import Settings
-from streams.stage import Out
 from streams.supervise import Supervisor
-from streams.topics_admin import create
+from streams.telemetry.metrics import ROLES, Metric
 from tests.metrics_faults import NEED_A_FAULT
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]

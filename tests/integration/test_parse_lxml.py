@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import lxml.html
 import pytest
 
-from parsers.links import refresh_target
-from parsers.parse import Parsed
+from parsers.links.resolve import refresh_target
+from parsers.records.parse import Parsed
 from schemas.url import CrawlUrl, parse
 from tests.unit.parsers.parsing import NOW_MS, crawl_parser, fetch_result, links
 

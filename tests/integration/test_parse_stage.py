@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from parsers.pool import MAX_DEATHS
-from parsers.stage import ParseStage
+from parsers.worker.pool import MAX_DEATHS
+from parsers.worker.stage import ParseStage
 from schemas.admission import Rules, compile_rules
 from schemas.codec import decode, encode
 from schemas.crawl import CrawlSpec
 from schemas.topics import DEAD_LETTERS, RECORDS, URLS
-from streams.metrics import Metrics
+from streams.delivery.stage import Context, Delivery, Out, Source
 from streams.settings import load
-from streams.stage import Context, Delivery, Out, Source
+from streams.telemetry.metrics import Metrics
 from tests.unit.parsers.parsing import fetch_result
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Scene:
 
     def processes(self) -> list[psutil.Process]:
         found = psutil.Process().children()
-        return [one for one in found if "parsers.child" in " ".join(one.cmdline())]
+        return [one for one in found if "parsers.worker.child" in " ".join(one.cmdline())]
 
 
 @pytest.fixture
@@ -188,7 +188,7 @@ async def test_messages_that_are_no_results_are_buried(scene: Scene) -> None:
 async def test_the_result_of_an_unknown_crawl_waits_for_its_spec(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("parsers.stage.UNKNOWN_CRAWL_S", 1.0)
+    monkeypatch.setattr("parsers.worker.stage.UNKNOWN_CRAWL_S", 1.0)
     await scene.start()
     scene.page(b"x", crawl="late")
     scene.page(b"x", crawl="never")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from streams.ledger import decode_metadata
+from streams.delivery.ledger import decode_metadata
 from streams.settings import Settings
 from tests.integration.toys import Scene, scene
 

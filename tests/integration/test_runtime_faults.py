@@ -18,7 +18,7 @@ from aiokafka.structs import OffsetAndMetadata
 
 from schemas.topics import FETCH_REQUESTS, FETCHER_GROUP, physical
 from streams.broker import EmbeddedBroker
-from streams.clients import make_admin, make_consumer, started
+from streams.kafka.clients import make_admin, make_consumer, started
 from streams.settings import Settings
 from tests.integration.toys import Scene, scene
 

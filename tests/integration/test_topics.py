@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 
 from schemas.errors import ConfigError, TransientInfraError
 from schemas.topics import FETCH_REQUESTS, RECORDS, TOPICS, URLS, physical
-from streams import topics_admin
 from streams.cli import make_app
-from streams.clients import make_admin, make_producer, started
-from streams.records_io import TopicReader
+from streams.kafka import topics as topics_admin
+from streams.kafka.clients import make_admin, make_producer, started
+from streams.kafka.reader import TopicReader
 from streams.settings import Settings
 
 MakeSettings = Callable[..., Settings]

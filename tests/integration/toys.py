@@ -22,9 +22,9 @@ from aiokafka.structs import OffsetAndMetadata
 
 from schemas import codec
 from schemas.topics import DEAD_LETTERS, FETCH_REQUESTS, FETCHER_GROUP, RECORDS, physical
-from streams.clients import bootstrap, make_admin, make_consumer, make_producer, started
+from streams.kafka.clients import bootstrap, make_admin, make_consumer, make_producer, started
+from streams.kafka.topics import create
 from streams.settings import Settings, env_name
-from streams.topics_admin import create
 from tests.jsonl import written_rows
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import structlog
 
-from fetchers.stage import FetchStage
+from fetchers.worker.stage import FetchStage
 from schemas.admission import Rules, compile_rules
 from schemas.codec import decode, encode
 from schemas.topics import (
@@ -25,9 +25,9 @@ from schemas.topics import (
     partition_of,
 )
 from schemas.url import CrawlUrl, parse, url_id
-from streams.metrics import Counts, Metrics
+from streams.delivery.stage import Context, Delivery, Out, Source
 from streams.settings import Settings, load
-from streams.stage import Context, Delivery, Out, Source
+from streams.telemetry.metrics import Counts, Metrics
 
 if TYPE_CHECKING:
     from pathlib import Path

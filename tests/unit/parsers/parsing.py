@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any, cast
 
-from parsers.parse import CrawlParser, Failure, Parsed
+from parsers.records.parse import CrawlParser, Failure, Parsed
 from schemas.admission import compile_rules
 from schemas.crawl import CrawlSpec
 from schemas.url import CrawlUrl, parse, url_id

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from fetchers.messages import retried
 from fetchers.policy.retry import after_failure
-from fetchers.work import Unusable, read
+from fetchers.worker.messages import retried
+from fetchers.worker.work import Unusable, read
 from schemas.admission import compile_rules
 from schemas.codec import decode, encode
 from schemas.crawl import CrawlSpec
@@ -20,11 +20,11 @@ from schemas.errors import ContractError
 from schemas.reasons import REASONS, Reason
 from schemas.records import FetchRequest
 from schemas.topics import FETCH_REQUESTS, MAX_MESSAGE_BYTES, partition_of
-from streams.deadletter import HEAD_BYTES, dead_letter
+from streams.deadletters.letter import HEAD_BYTES, dead_letter
 from streams.dedup import requests, seeds
 from streams.dedup.policy import Here, decide
 from streams.dedup.store import Memory, SeenStore
-from streams.ledger import (
+from streams.delivery.ledger import (
     ALONE_AFTER_DEATHS,
     NO_METADATA,
     POISON_AFTER_DEATHS,
@@ -32,8 +32,8 @@ from streams.ledger import (
     decode_metadata,
     encode_metadata,
 )
+from streams.delivery.stage import Delivery, Source
 from streams.settings import load
-from streams.stage import Delivery, Source
 from tests.cases import case, ids
 from tests.unit.parsers.parsing import parsed
 from tests.unit.sim.crawl import Crawl, Fault
@@ -42,7 +42,7 @@ from tests.unit.sim.workers import batch
 
 ELSEWHERE = {
     "kaf-01": "tests/integration/test_runtime_delivery.py",
-    "kaf-04": "tests/unit/streams/test_streams_ledger.py",
+    "kaf-04": "tests/unit/streams/delivery/test_ledger.py",
     "kaf-06": "tests/integration/test_runtime_faults.py",
     "kaf-07": "tests/integration/test_runtime_faults.py",
     "kaf-09": "tests/integration/test_runtime_delivery.py",

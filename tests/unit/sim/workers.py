@@ -19,15 +19,15 @@ from schemas.topics import (
     RETRY_TIERS,
     URLS,
 )
-from streams.ledger import (
+from streams.crawls.progress import ProgressBook, Totals
+from streams.delivery.ledger import (
     NO_METADATA,
     POISON_AFTER_DEATHS,
     OffsetLedger,
     decode_metadata,
     encode_metadata,
 )
-from streams.progress import ProgressBook, Totals
-from streams.stage import Source
+from streams.delivery.stage import Source
 from tests.unit.sim.clock import Process
 from tests.unit.sim.kafka import HEARTBEAT_S, SESSION_S, Group, Kafka
 from tests.unit.sim.protections import Protections

@@ -1,0 +1,108 @@
+"""The status report: rates, time left, lag and ages."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from schemas.crawl import CrawlSpec
+from schemas.errors import ConfigError
+from schemas.topics import FETCH_REQUESTS, RETRY_TIERS, URLS
+from streams.cli._when import since_ms
+from streams.delivery.stage import Source
+from streams.standing.drain import Reading
+from streams.standing.status import Status, crawl_statuses, stage_statuses
+
+NOW = 1_700_000_000_000
+COUNTERS = {
+    "a": {
+        "dedup": {"admitted": 100},
+        "fetcher": {"pages": 40, "failed.http_4xx": 8, "redirects": 2},
+        "parser": {"records": 42},
+    }
+}
+EARLIER = {
+    "a": {
+        "dedup": {"admitted": 90},
+        "fetcher": {"pages": 20, "failed.http_4xx": 8, "redirects": 2},
+    }
+}
+
+
+def crawl(**rules: Any) -> Any:
+    (found,) = crawl_statuses([CrawlSpec(crawl="a", **rules)], COUNTERS, EARLIER, 4.0)
+    return found
+
+
+def test_rates_and_time_left() -> None:
+    found = crawl()
+    assert (found.outstanding, found.pages_per_s, found.ended_per_s) == (50, 5.0, 5.0)
+    assert found.eta_s == 10.0
+
+
+def test_a_budget_shortens_the_time_left() -> None:
+    assert crawl(max_pages=45).eta_s == 1.0
+    assert crawl(max_pages=10).eta_s == 0.0
+
+
+def test_no_rate_no_time_left() -> None:
+    (found,) = crawl_statuses([CrawlSpec(crawl="a")], COUNTERS, COUNTERS, 4.0)
+    assert (found.pages_per_s, found.eta_s) == (0.0, None)
+
+
+def test_counters_that_shrank_are_no_negative_rate() -> None:
+    (found,) = crawl_statuses([CrawlSpec(crawl="a")], EARLIER, COUNTERS, 4.0)
+    assert (found.pages_per_s, found.ended_per_s) == (0.0, 0.0)
+
+
+def test_default_is_hidden_until_it_does_something() -> None:
+    specs = [CrawlSpec(crawl="default"), CrawlSpec(crawl="a", state="stopped")]
+    assert [found.crawl for found in crawl_statuses(specs, {}, {}, 1.0)] == ["a"]
+    used = {"default": {"dedup": {"admitted": 1}}}
+    assert [found.crawl for found in crawl_statuses(specs, used, {}, 1.0)] == ["a", "default"]
+
+
+def test_counters_without_a_spec_are_shown() -> None:
+    (found,) = crawl_statuses([], COUNTERS, {}, 0.0)
+    assert (found.crawl, found.state, found.pages_per_s) == ("a", "unknown", 0.0)
+
+
+def test_lag_by_stage_with_retries_apart() -> None:
+    tier = Source(RETRY_TIERS[2], 0)
+    sources = [Source(URLS, 0), Source(URLS, 1), Source(FETCH_REQUESTS, 0), tier]
+    reading = Reading(
+        starts={},
+        committed=dict(zip(sources, (3, 1, 5, 2), strict=True)),
+        ends=dict(zip(sources, (5, 1, 9, 9), strict=True)),
+        waiting={},
+        at=NOW,
+    )
+    oldest = {URLS: NOW - 1_500, FETCH_REQUESTS: NOW + 50, RETRY_TIERS[2]: NOW - 900_000}
+    dedup, fetcher, parser = stage_statuses(reading, oldest)
+    assert (dedup.stage, dedup.lag, dedup.waiting, dedup.oldest_age_s) == ("dedup", 2, 0, 1.5)
+    assert (fetcher.lag, fetcher.waiting, fetcher.oldest_age_s) == (4, 7, 0.0)
+    assert (parser.lag, parser.oldest_age_s, parser.topics) == (0, None, {})
+    text = json.dumps(Status(NOW, (crawl(),), (dedup, fetcher, parser)).as_json())
+    assert json.loads(text)["crawls"]["a"]["eta_s"] == 10.0
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("90s", NOW - 90_000),
+        ("2h", NOW - 7_200_000),
+        (" 7 d ", NOW - 604_800_000),
+        ("2023-11-14T22:13:20+00:00", NOW),
+        ("2023-11-14T22:13:20Z", NOW),
+    ],
+)
+def test_points_in_time(text: str, expected: int) -> None:
+    assert since_ms(text, NOW) == expected
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "5", "2h ago", "-1h", "2026-13-01"])
+def test_what_is_no_time(text: str) -> None:
+    with pytest.raises(ConfigError, match="is no time"):
+        since_ms(text, NOW)
