@@ -6,7 +6,7 @@ import sys
 
 from fetchers.worker.stage import FetchStage
 from schemas.errors import ConfigError
-from streams.delivery.runtime import run_worker
+from streams.delivery.worker import run_worker
 from streams.settings import load
 
 

@@ -6,7 +6,7 @@ import sys
 
 from parsers.worker.stage import ParseStage
 from schemas.errors import ConfigError
-from streams.delivery.runtime import run_worker
+from streams.delivery.worker import run_worker
 from streams.settings import load
 
 

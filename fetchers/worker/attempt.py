@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from fetchers.worker.work import Work
     from schemas.admission import Rules
     from schemas.records import FetchRequest
-    from streams.delivery.stage import Out
     from streams.kafka.blobs import BlobStore
+    from streams.kafka.messages import Out
     from streams.settings import Settings
     from streams.telemetry.metrics import Metrics
 

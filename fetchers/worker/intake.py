@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from fetchers.worker.pacing import Pacing
     from fetchers.worker.work import Unusable, Work
     from schemas.admission import Rules
-    from streams.delivery.stage import Context, Delivery, Out, Source
+    from streams.delivery.stage import Context, Delivery
+    from streams.kafka.messages import Out, Source
 
 log = structlog.get_logger(__name__)
 

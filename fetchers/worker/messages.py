@@ -10,7 +10,8 @@ from fetchers.policy.head import Headers, header
 from fetchers.policy.outcome import media_type, stored_headers
 from schemas.codec import encode
 from schemas.topics import FETCH_RESULTS, RETRY_TIERS, URLS
-from streams.delivery.stage import Delivery, Out, Source
+from streams.delivery.stage import Delivery
+from streams.kafka.messages import Out, Source
 
 if TYPE_CHECKING:
     from schemas.reasons import Reason

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from streams.delivery.stage import Delivery, Out, Outputs
+    from streams.delivery.stage import Delivery, Outputs
+    from streams.kafka.messages import Out
 
 MAX_BATCH: Final = 500
 

@@ -27,11 +27,12 @@ from fetchers.worker.tiers import TierBuffer
 from fetchers.worker.work import Unusable, Work, hold_s, read
 from schemas.reasons import Reason
 from schemas.topics import FETCH_REQUESTS, FETCHER_GROUP, RETRY_TIERS
-from streams.autoscale.model import DRAIN_TARGET_S
 from streams.kafka.blobs import BlobStore
+from streams.telemetry.targets import DRAIN_TARGET_S
 
 if TYPE_CHECKING:
-    from streams.delivery.stage import Context, Delivery, Source
+    from streams.delivery.stage import Context, Delivery
+    from streams.kafka.messages import Source
     from streams.telemetry.metrics import Metrics
 
 log = structlog.get_logger(__name__)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fetchers.worker.work import Work
-    from streams.delivery.stage import Source
+    from streams.kafka.messages import Source
 
 
 class TierBuffer:

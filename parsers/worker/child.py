@@ -33,6 +33,7 @@ from schemas.codec import decode
 from schemas.crawl import CrawlSpec
 from schemas.errors import CrawlError, DecodeError, TransientInfraError, UnknownSchemaError
 from schemas.reasons import Reason
+from streams.process.clock import now_ms
 from streams.process.collector import relax
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ class Child:
     def _parse(
         self, number: int, crawl: Crawl, result: FetchResult, chunks: Iterable[bytes]
     ) -> Parsed | Failure:
-        steps = crawl.parser.stream(result, chunks, time.time_ns() // 1_000_000)
+        steps = crawl.parser.stream(result, chunks, now_ms())
         while True:
             try:
                 batches = next(steps)

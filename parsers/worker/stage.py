@@ -18,13 +18,15 @@ from schemas.errors import ContractError, UnknownSchemaError
 from schemas.reasons import Reason
 from schemas.topics import FETCH_RESULTS, PARSER_GROUP
 from streams.deadletters.letter import dead_letter, kind_of
-from streams.delivery.stage import Out
+from streams.kafka.messages import Out
+from streams.process.clock import now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from schemas.records import FetchResult
-    from streams.delivery.stage import Context, Delivery, Source
+    from streams.delivery.stage import Context, Delivery
+    from streams.kafka.messages import Source
     from streams.telemetry.metrics import Metrics
 
 log = structlog.get_logger(__name__)
@@ -188,7 +190,7 @@ class ParseStage:
             request=result,
             status=result["status"] if result else 0,
             attempts=attempts,
-            now_ms=time.time_ns() // 1_000_000,
+            now_ms=now_ms(),
         )
         name = f"{kind_of(reason)}.{reason.value}"
         log.warning(
@@ -258,7 +260,7 @@ class ParseStage:
 
     def _observe(self, facts: dict[str, Any], counts: dict[str, int]) -> None:
         metrics = self._context.metrics
-        now_ms = time.time_ns() // 1_000_000
+        now = now_ms()
         metrics.observe("crawler_parse_duration_seconds", facts["cpu_s"], facts["kind"])
         metrics.inc("crawler_records_total", facts["kind"])
         metrics.inc("crawler_links_found_total", by=counts.get("links_found", 0))
@@ -268,7 +270,7 @@ class ParseStage:
             ("crawler_discovery_to_record_seconds", facts["discovered_at"]),
         ):
             if since:
-                metrics.observe(name, max(0.0, (now_ms - since) / 1000))
+                metrics.observe(name, max(0.0, (now - since) / 1000))
 
 
 def _readable(message: bytes | None) -> FetchResult | None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-DRAIN_TARGET_S: Final = 300.0
-"""Time in which an eligible backlog should be worked off, unless an operator chooses another.
-Fetchers count as eligible what politeness allows within it."""
+from streams.telemetry.targets import DRAIN_TARGET_S
 
 Action = Literal["grow", "shrink", "hold"]
 

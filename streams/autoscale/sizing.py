@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from schemas.errors import ConfigError
-from streams.autoscale.model import DRAIN_TARGET_S, Rules
+from streams.autoscale.model import Rules
 from streams.autoscale.roles import ROLES
+from streams.telemetry.targets import DRAIN_TARGET_S
 
 DEFAULT_SIZES: Final = ("fetcher=1:20", "parser=1:20")
 INTERVAL_S: Final = 15.0

@@ -18,9 +18,7 @@ from typing import Final
 
 import typer
 
-EXIT_CONFIG: Final = 2
-EXIT_RETRY: Final = 75
-"""EX_TEMPFAIL: Kafka did not answer; try again."""
+from streams.process.exits import EXIT_CONFIG, EXIT_RETRY
 
 _GROUP: Final = "crawlstream.commands"
 _PANEL_CHECK: Final = "Look at one page (no Kafka needed)"

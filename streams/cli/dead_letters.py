@@ -13,7 +13,7 @@ from streams.cli._shared import PANEL_OPERATE, load_settings, note, out
 
 if TYPE_CHECKING:
     from streams.deadletters.redrive import Filter, Letter, Plan, Shelf
-    from streams.delivery.stage import Out
+    from streams.kafka.messages import Out
     from streams.settings import Settings
 
 ORDER: Final = 50

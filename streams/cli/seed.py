@@ -79,7 +79,8 @@ async def _seed(
 ) -> None:
     from schemas.errors import ConfigError
     from streams.crawls.plan import build_spec, seed_messages
-    from streams.crawls.submit import Submitter, directory_of, now_ms
+    from streams.crawls.submit import Submitter, directory_of
+    from streams.process.clock import now_ms
 
     async with directory_of(settings) as directory, Submitter(settings) as submitter:
         stored = directory.rules(crawl)

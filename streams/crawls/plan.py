@@ -21,7 +21,7 @@ from schemas.errors import ConfigError
 from schemas.records import Link, UrlBatch
 from schemas.topics import URLS
 from schemas.url import Rejected, parse
-from streams.delivery.stage import Out
+from streams.kafka.messages import Out
 
 SPEC_CHECKS: Final = "crawlstream.spec_checks"
 """Entry points of functions `(CrawlSpec) -> list[str]` that say what is wrong with a spec."""

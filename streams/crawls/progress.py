@@ -15,7 +15,7 @@ from typing import Final
 
 from schemas.records import Progress
 from schemas.topics import FETCHER_GROUP
-from streams.delivery.stage import Source
+from streams.kafka.messages import Source
 from streams.telemetry.metrics import Counts
 
 PAGES: Final = "pages"

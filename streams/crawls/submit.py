@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 from typing import Final, Self
@@ -16,9 +15,10 @@ from schemas.crawl import CrawlSpec, to_record
 from schemas.errors import TransientInfraError
 from schemas.topics import CRAWLS, PROGRESS, partition_of, physical
 from streams.crawls.directory import Directory
-from streams.delivery.stage import Out
 from streams.kafka.clients import make_producer
+from streams.kafka.messages import Out
 from streams.kafka.reader import partitions_of
+from streams.process.clock import now_ms
 from streams.settings import Settings
 
 _STOP_S: Final = 5.0
@@ -80,11 +80,6 @@ class Submitter:
             headers=list(message.headers),
         )
         return future
-
-
-def now_ms() -> int:
-    """Milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
 
 
 @contextlib.asynccontextmanager

@@ -9,7 +9,7 @@ from schemas.codec import encode
 from schemas.reasons import REASONS, Reason
 from schemas.topics import DEAD_LETTERS
 from schemas.url import MAX_URL_CHARS
-from streams.delivery.stage import Out, Source
+from streams.kafka.messages import Out, Source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

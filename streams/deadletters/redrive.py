@@ -22,7 +22,7 @@ from schemas import codec
 from schemas.errors import ContractError
 from schemas.records import DeadLetter, FetchRequest
 from schemas.topics import FETCH_REQUESTS, FETCH_RESULTS, RETRY_TIERS, URLS
-from streams.delivery.stage import Out, Source
+from streams.kafka.messages import Out, Source
 from streams.kafka.reader import Message
 
 MAX_REPLAYS: Final = 3

@@ -32,7 +32,9 @@ def load() -> DedupApp:
     from streams.dedup.app import build
     from streams.dedup.faust_patch import quiet
     from streams.process.collector import relax
-    from streams.process.exits import EXIT_CONFIG, die
+    from streams.process.die import die
+    from streams.process.exits import EXIT_CONFIG
+    from streams.process.loops import use_uvloop
     from streams.settings import load as load_settings
     from streams.telemetry.logs import configure
 
@@ -46,14 +48,3 @@ def load() -> DedupApp:
         die(str(error), EXIT_CONFIG)
     relax()
     return app
-
-
-def use_uvloop() -> None:
-    """Have Faust's loops, and those of its consumer threads, made by uvloop where there is one."""
-    import asyncio
-
-    try:
-        import uvloop
-    except ImportError:
-        return
-    asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())

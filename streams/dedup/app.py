@@ -6,7 +6,6 @@ import asyncio
 import time
 from typing import Any, Final, cast
 
-import faust
 import structlog
 from aiokafka.errors import KafkaError
 from faust.app import base
@@ -15,12 +14,13 @@ from schemas.errors import ConfigError, TransientInfraError
 from schemas.topics import DEDUP_APP, DEDUP_TABLE, SEEN_CHANGELOG, URLS, physical
 from streams.dedup.faust_patch import QuietWorker, SoundConsumer, SoundTransport
 from streams.dedup.folder import Folder
-from streams.dedup.recovery import CheckedRecovery, SeenTables
+from streams.dedup.recovery import CheckedRecovery, RecoveredApp, SeenTables
 from streams.dedup.store import Memory, SeenTable
 from streams.dedup.work import DedupWork
 from streams.kafka.clients import bootstrap
 from streams.kafka.topics import check_topics_async
-from streams.process.exits import EXIT_CONFIG, die
+from streams.process.die import die
+from streams.process.exits import EXIT_CONFIG
 from streams.settings import Settings
 from streams.telemetry.metrics import Health, Metrics, MetricsServer
 from streams.telemetry.pulse import Pulse
@@ -39,7 +39,7 @@ class Boot(base.BootStrategy):
     enable_web = False
 
 
-class DedupApp(faust.App):
+class DedupApp(RecoveredApp):
     """Faust's application with this project's consumer, table and recovery."""
 
     mundane_level = "debug"
@@ -50,8 +50,6 @@ class DedupApp(faust.App):
         self.settings = settings
         self.folder = folder
         self.source_topic = physical(URLS, settings.topic_prefix)
-        self.table: SeenTable
-        self.work: DedupWork
         self.pulse = Pulse()
         self._metrics_server: MetricsServer | None = None
         super().__init__(

@@ -40,7 +40,7 @@ from mode.utils.futures import notify
 
 from schemas.topics import DEDUP_APP
 from streams.kafka.clients import generation, make_consumer
-from streams.process.exits import die
+from streams.process.die import die
 
 log = structlog.get_logger(__name__)
 

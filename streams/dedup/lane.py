@@ -28,9 +28,9 @@ import structlog
 
 from schemas.topics import FETCH_REQUESTS, SEEN_CHANGELOG
 from streams.dedup.store import SeenStore
-from streams.delivery.stage import Out
+from streams.kafka.messages import Out
 from streams.kafka.pace import Pace
-from streams.process.exits import die
+from streams.process.die import die
 from streams.telemetry.metrics import Counts
 
 log = structlog.get_logger(__name__)

@@ -11,9 +11,9 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from schemas.topics import BY_NAME, partition_of, physical
-from streams.delivery.stage import Out
 from streams.kafka.clients import make_producer
-from streams.process.exits import die
+from streams.kafka.messages import Out
+from streams.process.die import die
 from streams.settings import Settings
 
 log = structlog.get_logger(__name__)

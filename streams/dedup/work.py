@@ -25,8 +25,9 @@ from streams.dedup.lane import Lane, Work
 from streams.dedup.outlet import KafkaOutlet
 from streams.dedup.policy import Decision, Here, Letter, crawl_of, decide
 from streams.dedup.store import SeenStore
-from streams.delivery.stage import Out, Source
-from streams.process.exits import die
+from streams.kafka.messages import Out, Source
+from streams.process.clock import now_ms
+from streams.process.die import die
 from streams.settings import Settings
 from streams.telemetry.metrics import Metrics
 from streams.telemetry.pulse import Pulse
@@ -113,11 +114,11 @@ class DedupWork:
     def committed(self, offsets: Mapping[TP, int]) -> None:
         """Publish the counts of what was committed."""
         self.last_commit_at = time.monotonic()
-        now_ms = _now_ms()
+        now = now_ms()
         rows = [
             row
             for tp, offset in offsets.items()
-            for row in self.book.committed(Source(URLS, tp.partition), offset, now_ms)
+            for row in self.book.committed(Source(URLS, tp.partition), offset, now)
         ]
         if rows:
             outs = [Out(PROGRESS, progress_key(row), codec.encode("progress", row)) for row in rows]
@@ -196,7 +197,7 @@ class DedupWork:
 
     async def _judge(self, message: Any) -> Work:
         value = message.value
-        timestamp_ms = int(message.timestamp * 1000) if message.timestamp else _now_ms()
+        timestamp_ms = int(message.timestamp * 1000) if message.timestamp else now_ms()
         if value is None:
             self.tombstones += 1
             return Work(message, (), {}, (), {}, timestamp_ms, 0)
@@ -271,14 +272,10 @@ class DedupWork:
             reason=letter.reason,
             stage=STAGE,
             detail=letter.detail,
-            now_ms=_now_ms(),
+            now_ms=now_ms(),
         )
 
     def _unreadable(self, message: Any, reason: Reason, detail: str) -> Work:
         self.undecodable += 1
         out = self._letter(message, Letter(reason, detail, None))
-        return Work(message, (), {}, (out,), {}, _now_ms(), len(message.value or b""))
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+        return Work(message, (), {}, (out,), {}, now_ms(), len(message.value or b""))

@@ -12,8 +12,8 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 
 from schemas.topics import BY_NAME, partition_of, physical
-from streams.delivery.stage import Out
 from streams.kafka.clients import make_producer
+from streams.kafka.messages import Out
 from streams.kafka.pace import Pace
 from streams.settings import Settings
 

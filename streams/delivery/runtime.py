@@ -32,26 +32,23 @@ metadata, so they survive the process.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import signal
 import time
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
 import structlog
 from aiokafka import ConsumerRebalanceListener, TopicPartition
-from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
+from aiokafka.errors import IllegalStateError, KafkaError
 from aiokafka.structs import OffsetAndMetadata
 
-from schemas import codec
 from schemas.admission import Rules
-from schemas.errors import ConfigError, TransientInfraError
+from schemas.errors import TransientInfraError
 from schemas.reasons import Reason
-from schemas.topics import PROGRESS, logical, physical
+from schemas.topics import physical
 from streams.crawls.directory import Directory
-from streams.crawls.progress import ProgressBook, progress_key
+from streams.crawls.progress import ProgressBook
 from streams.deadletters.letter import dead_letter
-from streams.delivery.beginnings import Beginnings
+from streams.delivery.commits import Commits
 from streams.delivery.ledger import (
     NO_METADATA,
     POISON_AFTER_DEATHS,
@@ -60,28 +57,22 @@ from streams.delivery.ledger import (
     CommitMetadata,
     OffsetLedger,
     decode_metadata,
-    encode_metadata,
 )
 from streams.delivery.outputs import KafkaOutputs
-from streams.delivery.stage import Context, Delivery, Out, Source, Stage
-from streams.kafka.clients import committed, generation, make_consumer
-from streams.kafka.topics import check_topics_async
-from streams.process.collector import relax
+from streams.delivery.stage import Context, Delivery, Stage
+from streams.kafka.clients import committed, make_consumer
+from streams.kafka.messages import Names, Source
+from streams.process.clock import now_ms
+from streams.process.exits import EXIT_BUG, EXIT_OK, EXIT_RETRY
+from streams.process.tasks import cancel, end, first
 from streams.settings import Settings
-from streams.telemetry.logs import configure
-from streams.telemetry.metrics import Counts, Health, Metrics, MetricsServer
+from streams.telemetry.metrics import Counts, Health, Metrics
 from streams.telemetry.pulse import Pulse
 from streams.telemetry.tell import tell
 
 log = structlog.get_logger(__name__)
 
-EXIT_OK = 0
-EXIT_BUG = 70
-EXIT_CONFIG = 2
-EXIT_TRANSIENT = 75
-
 _POLL_S = 0.2
-_COMMIT_S = 10.0
 _CLOSE_S = 10.0
 _TAKE_OVER_S = 30.0
 _COMMIT_OVERDUE_S = 60.0
@@ -104,24 +95,17 @@ class Runtime:
         """Grows with every assignment and every revocation."""
         self.rebalances = 0
         self.pulse = Pulse()
-        self.last_commit_at = time.monotonic()
-        """Monotonic time of the last successful commit, or of the last time nothing was due."""
         self.ready = False
         self._consumer = make_consumer(settings, stage.group)
-        self._generation = -1
-        self._lease_until = 0.0
-        """Until then nobody else can own our partitions."""
-        self._committed: dict[Source, tuple[int, str]] = {}
-        self._partitions: dict[Source, TopicPartition] = {}
+        self._commits = Commits(self._consumer, self.ledgers, self.book, self.outputs, settings)
+        self._beginnings = self._commits.beginnings
+        self._names = Names(settings.topic_prefix)
         self._working = False
         self._turn = asyncio.Lock()
         """Held while partitions are taken over or given back."""
         self._stopping = asyncio.Event()
         self._failed = asyncio.Event()
-        self._commit_now = asyncio.Event()
-        self._beginnings = Beginnings(self._commit_now.set)
         self._poller: asyncio.Task[None] | None = None
-        self._committing: asyncio.Task[None] | None = None
         self._parking: set[asyncio.Task[None]] = set()
         self._stage_started = False
         self._why = ""
@@ -146,12 +130,9 @@ class Runtime:
         if not working():
             return False
         ledger = self.ledgers[delivery.source]
-        if self._leased() and not ledger.guarded(delivery.offset):
+        if self._commits.leased and not ledger.guarded(delivery.offset):
             return True
-        return await self._beginnings.begin(delivery, ledger, working, self._leased)
-
-    def _leased(self) -> bool:
-        return time.monotonic() < self._lease_until
+        return await self._beginnings.begin(delivery, ledger, working, lambda: self._commits.leased)
 
     def put_back(self, delivery: Delivery) -> None:
         """See `Delivery.put_back`."""
@@ -181,14 +162,14 @@ class Runtime:
         try:
             if await self._or_stopped(self._start()):
                 tasks = [
-                    asyncio.create_task(self._commit_loop(), name="commit-loop"),
+                    asyncio.create_task(self._commits.loop(lambda: self._working), name="commits"),
                     asyncio.create_task(self.pulse.beat(), name="pulse"),
                     asyncio.create_task(self._tell(), name="tell"),
                 ]
                 for task in tasks:
                     self.watch(task)
                 await self._stopping.wait()
-                _cancel(*tasks)
+                cancel(*tasks)
             if not self._failed.is_set():
                 log.info("draining", stage=self.stage.name)
                 await self._or_failed(self.revoke())
@@ -209,7 +190,7 @@ class Runtime:
         """Drain and end. Safe in a signal handler."""
         self._stopping.set()
 
-    def fatal(self, why: str, exit_code: int = EXIT_TRANSIENT) -> None:
+    def fatal(self, why: str, exit_code: int = EXIT_RETRY) -> None:
         """End without committing anything more: the next process repeats what was in work."""
         if not self._failed.is_set():
             self._exit_code = exit_code
@@ -219,10 +200,10 @@ class Runtime:
             self._stopping.set()
 
     async def _or_stopped(self, step: Coroutine[Any, Any, None]) -> bool:
-        return await _first(step, self._stopping)
+        return await first(step, self._stopping)
 
     async def _or_failed(self, step: Coroutine[Any, Any, None]) -> bool:
-        return await _first(step, self._failed)
+        return await first(step, self._failed)
 
     def watch(self, task: asyncio.Task[Any]) -> None:
         """End when this task fails."""
@@ -234,10 +215,10 @@ class Runtime:
             transient = isinstance(error, (KafkaError, TransientInfraError))
             if not transient:
                 log.error("unexpected failure", task=task.get_name(), exc_info=error)
-            self.fatal(repr(error), EXIT_TRANSIENT if transient else EXIT_BUG)
+            self.fatal(repr(error), EXIT_RETRY if transient else EXIT_BUG)
 
     async def _close(self) -> None:
-        _cancel(self._poller, self._committing, *self._parking)
+        cancel(self._poller, self._commits.sending, *self._parking)
         closes = [self._consumer.stop, self.outputs.stop, self.directory.stop]
         if self._stage_started:
             closes.insert(1, self.stage.stop)
@@ -268,7 +249,7 @@ class Runtime:
         Called from the thread of the metrics server.
         """
         problems = self.pulse.problems()
-        age = time.monotonic() - self.last_commit_at
+        age = time.monotonic() - self._commits.last_at
         if self._working and age > _COMMIT_OVERDUE_S + 2 * self.settings.session_timeout_s:
             problems.append(f"no successful commit for {age:.0f} s")
         if self._why:
@@ -278,12 +259,13 @@ class Runtime:
     def refresh(self, metrics: Metrics) -> None:
         """Set the gauges that are read from present state."""
         metrics.set("crawler_event_loop_lag_seconds", self.pulse.take_lag())
-        metrics.set("crawler_commit_age_seconds", time.monotonic() - self.last_commit_at)
+        metrics.set("crawler_commit_age_seconds", time.monotonic() - self._commits.last_at)
         ledgers = list(self.ledgers.items())
         metrics.set("crawler_pending_messages", sum(ledger.pending for _, ledger in ledgers))
         metrics.clear("crawler_consumer_lag")
         for source, ledger in ledgers:
-            committed = self._committed.get(source, (ledger.start, ""))[0]
+            committed = self._commits.offset(source)
+            committed = ledger.start if committed is None else committed
             metrics.set(
                 "crawler_consumer_lag",
                 max(0, self._end_of(source, ledger) - committed),
@@ -294,7 +276,7 @@ class Runtime:
 
     def _end_of(self, source: Source, ledger: OffsetLedger) -> int:
         try:
-            return self._consumer.highwater(self._kafka(source)) or ledger.next
+            return self._consumer.highwater(self._names.partition(source)) or ledger.next
         except IllegalStateError:  # the partition was taken away meanwhile
             return ledger.next
 
@@ -307,13 +289,13 @@ class Runtime:
             for source, ledger in self.ledgers.items():
                 room = 0 if ledger.full else self.stage.room(source)
                 if room > 0:
-                    ready.append(self._kafka(source))
+                    ready.append(self._names.partition(source))
                     records = min(records, room)
             batches = await self._consumer.getmany(
                 *(ready or (nowhere,)), timeout_ms=int(_POLL_S * 1000), max_records=records
             )
             for partition, messages in batches.items():
-                self._deliver(self._source(partition), messages)
+                self._deliver(self._names.source(partition), messages)
 
     def _deliver(self, source: Source, messages: Iterable[Any]) -> None:
         ledger = self.ledgers[source]
@@ -338,7 +320,7 @@ class Runtime:
                 self._parking.add(task)
                 task.add_done_callback(self._parking.discard)
         if ledger.unreported > UNREPORTED_LIMIT // 2:
-            self._commit_now.set()
+            self._commits.soon()
 
     async def _park(self, delivery: Delivery, deaths: int) -> None:
         out = dead_letter(
@@ -357,82 +339,6 @@ class Runtime:
         self.metrics.inc("crawler_dead_letters_total", Reason.POISON.value)
         delivery.complete()
 
-    # Steps 5 and 6: commit and count.
-
-    async def _commit_loop(self) -> None:
-        while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self.settings.commit_interval_s):
-                    await self._commit_now.wait()
-            self._commit_now.clear()
-            if self._working and not await self._commit(clean=False):
-                await asyncio.sleep(min(self.settings.commit_interval_s, 1.0))
-
-    async def _commit(self, *, clean: bool) -> bool:
-        """Commit what changed since the last commit; a failure leaves it for the next time.
-
-        What did not change is committed too when the lease runs out: a commit is the proof that
-        the partitions are ours, and the broker waits a session time-out from then on before it
-        gives them to others.
-        """
-        state: dict[Source, tuple[int, str]] = {}
-        told = {source: ledger.next for source, ledger in self.ledgers.items()}
-        for source, ledger in self.ledgers.items():
-            offset = ledger.committable
-            text = encode_metadata(offset, ledger.metadata(clean=clean))
-            state[source] = (offset, text)
-        due = {source: row for source, row in state.items() if self._committed.get(source) != row}
-        session_s = self.settings.session_timeout_s
-        now = time.monotonic()
-        if now > self._lease_until - session_s / 2:
-            due = state
-        ticket = self._beginnings.to_record()
-        if due:
-            if not await self._send_commit(due):
-                self._beginnings.not_recorded(ticket)
-                return False
-            self._lease_until = now + session_s
-        self.last_commit_at = time.monotonic()
-        self._committed.update(due)
-        for source, next_offset in told.items():
-            self.ledgers[source].reported(next_offset)
-        self._beginnings.recorded(ticket)
-        await self._publish(due)
-        return True
-
-    async def _send_commit(self, due: dict[Source, tuple[int, str]]) -> bool:
-        if generation(self._consumer) != self._generation:
-            log.warning("partitions were taken away before the commit", stage=self.stage.name)
-            return False
-        offsets = {self._kafka(source): OffsetAndMetadata(*row) for source, row in due.items()}
-        task = asyncio.create_task(self._consumer.commit(offsets), name="commit")
-        self._committing = task
-        await asyncio.wait({task}, timeout=_COMMIT_S)
-        if not task.done():
-            task.cancel()
-            log.warning("commit failed; it is tried again", error=f"no answer in {_COMMIT_S} s")
-            return False
-        if task.cancelled():
-            return False
-        error = task.exception()
-        if isinstance(error, (CommitFailedError, IllegalStateError)):
-            log.warning("partitions were taken away before the commit", error=str(error)[:200])
-        elif isinstance(error, KafkaError):
-            log.warning("commit failed; it is tried again", error=repr(error))
-        elif error is not None:
-            raise error
-        return error is None
-
-    async def _publish(self, due: dict[Source, tuple[int, str]]) -> None:
-        rows = [
-            row
-            for source, (offset, _) in due.items()
-            for row in self.book.committed(source, offset, now_ms())
-        ]
-        await self.outputs.deliver(
-            [Out(PROGRESS, progress_key(row), codec.encode("progress", row)) for row in rows]
-        )
-
     # Steps 1 and 7: assign and revoke.
 
     async def assign(self, partitions: set[TopicPartition]) -> None:
@@ -443,10 +349,10 @@ class Runtime:
             self.epoch += 1
             self.rebalances += 1
             self.metrics.inc("crawler_rebalances_total")
-            self._generation = generation(self._consumer)
+            self._commits.joined()
             await self.directory.catch_up()
             self.ledgers.update(await self._take_over(partitions))
-            await self._commit(clean=False)
+            await self._commits.commit(clean=False)
             sources = frozenset(self.ledgers)
             self.stage.assigned(sources)
             self._working = True
@@ -464,7 +370,7 @@ class Runtime:
             ends = await self._consumer.end_offsets(partitions)
         ledgers = {}
         for partition in partitions:
-            source = self._source(partition)
+            source = self._names.source(partition)
             start, metadata = self._start_of(
                 source, known.get(partition), begins[partition], ends[partition]
             )
@@ -487,7 +393,7 @@ class Runtime:
                 end=end,
             )
             return begin, NO_METADATA
-        self._committed[source] = (known.offset, known.metadata)
+        self._commits.found(source, known.offset, known.metadata)
         return known.offset, decode_metadata(known.offset, known.metadata)
 
     async def revoke(self) -> None:
@@ -495,7 +401,7 @@ class Runtime:
         async with self._turn:
             self._working = False
             self._beginnings.refuse()
-            await _end(self._poller, self._committing)
+            await end(self._poller, self._commits.sending)
             sources = frozenset(self.ledgers)
             if sources:
                 try:
@@ -504,21 +410,11 @@ class Runtime:
                 except TimeoutError:
                     left = sum(ledger.pending for ledger in self.ledgers.values())
                     log.warning("drain budget spent", stage=self.stage.name, unfinished=left)
-                await self._commit(clean=True)
+                await self._commits.commit(clean=True)
             self.epoch += 1
             self.book.revoked(sources)
             self.ledgers.clear()
-            self._committed.clear()
-
-    def _kafka(self, source: Source) -> TopicPartition:
-        found = self._partitions.get(source)
-        if found is None:
-            topic = physical(source.topic, self.settings.topic_prefix)
-            found = self._partitions[source] = TopicPartition(topic, source.partition)
-        return found
-
-    def _source(self, partition: TopicPartition) -> Source:
-        return Source(logical(partition.topic, self.settings.topic_prefix), partition.partition)
+            self._commits.forget()
 
     async def guard(self, step: Coroutine[Any, Any, None]) -> None:
         """Run a step of a rebalance; its failure ends the process."""
@@ -542,90 +438,3 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
         await self._runtime.guard(self._runtime.assign(set(assigned)))
-
-
-async def _first(step: Coroutine[Any, Any, None], event: asyncio.Event) -> bool:
-    """Run a step, or cancel it when the event comes first. True when the step ended by itself."""
-    task = asyncio.ensure_future(step)
-    waiter = asyncio.ensure_future(event.wait())
-    try:
-        await asyncio.wait({task, waiter}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        waiter.cancel()
-        if not task.done():
-            await _end(task)
-    if task.cancelled():
-        return False
-    task.result()
-    return True
-
-
-async def _end(*tasks: asyncio.Task[Any] | None) -> None:
-    """Cancel tasks and wait for their ends, whatever these are."""
-    running = {task for task in tasks if task is not None and not task.done()}
-    _cancel(*running)
-    if running:
-        await asyncio.wait(running)
-
-
-def _cancel(*tasks: asyncio.Task[Any] | None) -> None:
-    for task in tasks:
-        if task is not None:
-            task.cancel()
-
-
-def now_ms() -> int:
-    """Wall clock, milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
-
-
-async def _run(stage: Stage, settings: Settings) -> int:
-    problems = await check_topics_async(settings)
-    if problems:
-        raise ConfigError("\n  ".join(["topics:", *problems, "run: crawl topics create"]))
-    runtime = Runtime(stage, settings)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, runtime.stop)
-    if settings.metrics_port is None:
-        return await runtime.run()
-    runtime.metrics.loop = loop
-    runtime.metrics.on_scrape(runtime.refresh)
-    server = MetricsServer(
-        runtime.metrics, runtime.health, host=settings.metrics_host, port=settings.metrics_port
-    )
-    server.start()
-    try:
-        return await runtime.run()
-    finally:
-        server.stop()
-
-
-def run_worker(stage: Stage, settings: Settings) -> int:
-    """Run a stage as this process's job; the exit code.
-
-    0: stopped by SIGTERM or SIGINT after draining. 2: a setting or topic is wrong. 70: a bug.
-    75: Kafka did not answer in time; start it again and it goes on where it was.
-    """
-    configure(settings, stage.name)
-    relax()
-    try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(_run(stage, settings))
-    except ConfigError as error:
-        log.error("cannot start", error=str(error))
-        return EXIT_CONFIG
-    except (KafkaError, TransientInfraError) as error:
-        log.error("Kafka does not answer", error=repr(error))
-        return EXIT_TRANSIENT
-    except Exception:
-        log.exception("unexpected failure")
-        return EXIT_BUG
-
-
-def _loop_factory() -> Any:
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop

@@ -1,8 +1,8 @@
 """What a stage (fetcher, parser) is to the consumer runtime, and what the runtime gives it.
 
 The runtime (`runtime`) owns Kafka: assignment, polling, the offset ledger, commits, rebalances,
-shutdown. A stage owns the work: it accepts deliveries, does what it does with them at
-its own pace and in its own order, and completes each exactly once.
+shutdown. A stage owns the work: it accepts deliveries, does what it does with them at its own pace
+and in its own order, and completes each exactly once.
 """
 
 from __future__ import annotations
@@ -10,27 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from schemas.admission import Rules
+from streams.kafka.messages import Out, Source
 from streams.settings import Settings
 from streams.telemetry.metrics import Counts, Metrics
-
-
-class Source(NamedTuple):
-    """A source partition, by the topic's logical name."""
-
-    topic: str
-    partition: int
-
-
-class Out(NamedTuple):
-    """A message to produce. `topic` is logical; the partition is `partition_of(key)`."""
-
-    topic: str
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes], ...] = ()
 
 
 @dataclass(slots=True, eq=False)

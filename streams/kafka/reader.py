@@ -17,9 +17,9 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
 from schemas.errors import ConfigError, TransientInfraError
-from schemas.topics import logical, physical
-from streams.delivery.stage import Source
+from schemas.topics import physical
 from streams.kafka.clients import make_admin, make_consumer, started
+from streams.kafka.messages import Names, Source
 from streams.settings import Settings
 
 _JSON_FIELDS: Final = ("json_ld", "microdata", "extracted")
@@ -72,6 +72,7 @@ class TopicReader:
     def __init__(self, settings: Settings, *topics: str) -> None:
         self._settings = settings
         self._topics = topics
+        self._names = Names(settings.topic_prefix)
         self.sources: tuple[Source, ...] = ()
         """What may be read, once entered."""
 
@@ -106,9 +107,10 @@ class TopicReader:
         wanted = dict.fromkeys(self._kafka(self.sources), timestamp_ms)
         found = await self._consumer.offsets_for_times(wanted)
         ends = await self.ends()
-        return {
-            self._source(partition): ends[self._source(partition)] if row is None else row.offset
+        return ends | {
+            self._names.source(partition): row.offset
             for partition, row in found.items()
+            if row is not None
         }
 
     async def follow(
@@ -133,7 +135,7 @@ class TopicReader:
                 if message.offset < left.get(message.source, 0):
                     yield message
             for source, end in tuple(left.items()):
-                if await self._consumer.position(self._kafka([source])[0]) >= end:
+                if await self._consumer.position(self._names.partition(source)) >= end:
                     del left[source]
 
     def _seek(self, positions: Mapping[Source, int]) -> None:
@@ -141,13 +143,13 @@ class TopicReader:
         if partitions:
             self._consumer.assign(partitions)
         for partition in partitions:
-            self._consumer.seek(partition, positions[self._source(partition)])
+            self._consumer.seek(partition, positions[self._names.source(partition)])
 
     async def _poll(self, wait_s: float) -> list[Message]:
         batches = await self._consumer.getmany(timeout_ms=int(wait_s * 1000))
         return [
             Message(
-                self._source(partition),
+                self._names.source(partition),
                 row.offset,
                 row.key,
                 row.value,
@@ -159,16 +161,10 @@ class TopicReader:
         ]
 
     def _kafka(self, sources: Iterable[Source]) -> list[TopicPartition]:
-        prefix = self._settings.topic_prefix
-        return [
-            TopicPartition(physical(source.topic, prefix), source.partition) for source in sources
-        ]
-
-    def _source(self, partition: TopicPartition) -> Source:
-        return Source(logical(partition.topic, self._settings.topic_prefix), partition.partition)
+        return [self._names.partition(source) for source in sources]
 
     def _named(self, offsets: Mapping[TopicPartition, int]) -> dict[Source, int]:
-        return {self._source(partition): offset for partition, offset in offsets.items()}
+        return {self._names.source(partition): offset for partition, offset in offsets.items()}
 
 
 def to_json(record: Mapping[str, Any], fields: Sequence[str] = ()) -> dict[str, Any]:

@@ -1,27 +1,13 @@
-"""Leaving the process when going on would risk a URL."""
+"""Exit codes of our processes."""
 
 from __future__ import annotations
 
-import os
-import sys
-from typing import Final, NoReturn
+from typing import Final
 
-import structlog
-
-log = structlog.get_logger(__name__)
-
+EXIT_OK: Final = 0
 EXIT_CONFIG: Final = 2
+"""A setting or topic is wrong (`schemas.errors.ConfigError`): a restart changes nothing."""
+EXIT_BUG: Final = 70
+"""EX_SOFTWARE: a fault of ours."""
 EXIT_RETRY: Final = 75
-"""EX_TEMPFAIL: nothing was committed that is not done; start again."""
-
-
-def die(message: str, code: int = EXIT_RETRY) -> NoReturn:
-    """Log and end the process at once, without a last commit.
-
-    Everything not committed is redone after the restart, as after kill -9; a tidy shutdown would
-    wait for the very thing that failed.
-    """
-    log.critical(message, exit_code=code)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+"""EX_TEMPFAIL: Kafka did not answer in time. What is committed is done; start again."""

@@ -9,7 +9,7 @@ from aiokafka.errors import KafkaError
 from schemas import codec
 from schemas.errors import ContractError, TransientInfraError
 from schemas.records import Record
-from streams.delivery.stage import Source
+from streams.kafka.messages import Source
 from streams.kafka.reader import Message, RecordFile, TopicReader
 
 

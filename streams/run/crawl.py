@@ -24,13 +24,15 @@ from schemas.topics import RECORDS
 from streams.broker import EmbeddedBroker, serving
 from streams.crawls.directory import Directory
 from streams.crawls.plan import Seed, build_spec, seed_messages
-from streams.crawls.submit import Submitter, now_ms
+from streams.crawls.submit import Submitter
 from streams.kafka import topics as topics_admin
 from streams.kafka.reader import RecordFile, TopicReader
+from streams.process.clock import now_ms
 from streams.run.collect import Collector
 from streams.run.display import Display, View
-from streams.run.summary import Counts, Ending, Summary, fold
+from streams.run.summary import Ending, Summary
 from streams.settings import Settings
+from streams.standing.counts import Counts, fold
 from streams.standing.drain import PipelineReader, Standing, decide, pending
 from streams.supervise import RestartPolicy, Role, Supervisor
 

@@ -14,7 +14,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from streams.run.summary import Counts, duration, rate
+from streams.run.summary import duration
+from streams.standing.counts import Counts, rate
 
 LINE_EVERY_S: Final = 5.0
 _RATE_SPAN_S: Final = 10.0

@@ -26,7 +26,6 @@ a busy host (a deferral) always keeps it alive: that is the crawl's ordinary wor
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Self
 
@@ -46,9 +45,10 @@ from schemas.topics import (
     logical,
     physical,
 )
-from streams.delivery.stage import Source
 from streams.kafka.clients import make_admin
+from streams.kafka.messages import Source
 from streams.kafka.reader import TopicReader
+from streams.process.clock import now_ms
 from streams.settings import Settings
 
 CONSUMED: Final[Mapping[str, tuple[str, ...]]] = {
@@ -176,7 +176,7 @@ class PipelineReader:
             starts = await self._reader.starts()
             committed = await self.committed()
             ends = await self._reader.ends()
-            reading = Reading(starts, committed, ends, {}, time.time_ns() // 1_000_000)
+            reading = Reading(starts, committed, ends, {}, now_ms())
             if in_work(reading):
                 return reading
             return reading._replace(waiting=await self._look_at_tiers(reading))

@@ -8,7 +8,7 @@ from typing import Any
 
 from schemas.crawl import CrawlSpec
 from schemas.topics import RETRY_TIERS
-from streams.run.summary import Counts, fold, rate
+from streams.standing.counts import Counts, fold, rate
 from streams.standing.drain import CONSUMED, STAGES, Reading, pending
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-EXIT_CONFIG: Final = 2
-"""A setting or topic is wrong (`schemas.errors.ConfigError`): a restart changes nothing."""
+from streams.process.exits import EXIT_BUG, EXIT_CONFIG, EXIT_RETRY
 
 
 class RestartPolicy(NamedTuple):
@@ -79,7 +78,7 @@ def describe_end(exit_code: int) -> str:
     meaning = {
         0: "stopped",
         EXIT_CONFIG: "settings or topics are wrong",
-        70: "a bug",
-        75: "Kafka did not answer in time",
+        EXIT_BUG: "a bug",
+        EXIT_RETRY: "Kafka did not answer in time",
     }.get(exit_code)
     return f"exit code {exit_code}" + (f" ({meaning})" if meaning else "")

@@ -28,7 +28,7 @@ from prometheus_client import (
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from schemas.errors import ConfigError
-from streams.autoscale.model import DRAIN_TARGET_S
+from streams.telemetry.targets import DRAIN_TARGET_S
 
 log = structlog.get_logger(__name__)
 

@@ -32,7 +32,8 @@ from schemas.codec import encode
 from schemas.crawl import CrawlSpec
 from schemas.topics import FETCH_REQUESTS
 from schemas.url import url_id
-from streams.delivery.stage import Context, Delivery, Out, Source
+from streams.delivery.stage import Context, Delivery
+from streams.kafka.messages import Out, Source
 from streams.settings import load
 from streams.telemetry.metrics import Counts, Metrics
 

@@ -20,8 +20,8 @@ from schemas.crawl import CrawlSpec
 from schemas.topics import RECORDS, URLS, physical
 from schemas.url import CrawlUrl, parse
 from streams.crawls.submit import Submitter
-from streams.delivery.stage import Out
 from streams.kafka.clients import make_consumer, started
+from streams.kafka.messages import Out
 from streams.kafka.topics import create
 from streams.settings import load
 from streams.supervise import Supervisor

@@ -32,8 +32,8 @@ from streams.broker import EmbeddedBroker
 from streams.broker.probe import is_free
 from streams.crawls.submit import Submitter
 from streams.dedup.seeds import seed_batch
-from streams.delivery.stage import Out
 from streams.kafka.clients import make_admin, make_producer, started
+from streams.kafka.messages import Out
 from streams.kafka.topics import create
 from streams.settings import Settings, load
 from streams.standing.drain import PipelineReader, decide

@@ -34,8 +34,8 @@ from schemas.topics import (
     physical,
 )
 from streams.delivery.ledger import decode_metadata
-from streams.delivery.stage import Source
 from streams.kafka.clients import make_admin, started
+from streams.kafka.messages import Source
 from streams.kafka.reader import Message, TopicReader
 from streams.settings import Settings
 from tests.chaos.site import Site

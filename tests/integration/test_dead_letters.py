@@ -24,12 +24,13 @@ from schemas.topics import (
     physical,
 )
 from streams.cli import make_app
-from streams.crawls.submit import Submitter, now_ms
+from streams.crawls.submit import Submitter
 from streams.deadletters.letter import dead_letter
-from streams.delivery.stage import Out, Source
 from streams.kafka import topics as topics_admin
 from streams.kafka.clients import make_consumer, started
+from streams.kafka.messages import Out, Source
 from streams.kafka.reader import Message, TopicReader
+from streams.process.clock import now_ms
 from streams.settings import Settings
 from streams.standing.drain import PipelineReader, decide
 from streams.supervise import environment

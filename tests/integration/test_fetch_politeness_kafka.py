@@ -18,7 +18,7 @@ from schemas.codec import decode, encode
 from schemas.crawl import CrawlSpec
 from schemas.topics import FETCH_REQUESTS, FETCH_RESULTS, partition_of
 from streams.crawls.submit import Submitter
-from streams.delivery.stage import Out
+from streams.kafka.messages import Out
 from streams.kafka.topics import create
 from tests.integration.recorder import Arrival, Site
 from tests.integration.toys import ROOT, Scene, environment

@@ -15,8 +15,8 @@ from fetchers.worker.messages import fetch_id
 from schemas.crawl import CrawlSpec
 from schemas.reasons import REASONS, Reason
 from schemas.topics import FETCH_REQUESTS, RETRY_TIERS
-from streams.delivery.stage import Source
 from streams.kafka.blobs import BlobStore
+from streams.kafka.messages import Source
 from tests.cases import case, given
 from tests.integration.recorder import Site
 from tests.unit.fetchers.fakes import (

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from schemas.crawl import CrawlSpec
 from schemas.topics import URLS
 from streams.crawls.submit import Submitter
-from streams.delivery.stage import Out
+from streams.kafka.messages import Out
 from streams.kafka.topics import create
 from streams.sample.server import SampleServer
 from streams.sample.site import RETRY_TIERS_S, Site

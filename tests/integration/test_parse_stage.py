@@ -18,7 +18,8 @@ from schemas.admission import Rules, compile_rules
 from schemas.codec import decode, encode
 from schemas.crawl import CrawlSpec
 from schemas.topics import DEAD_LETTERS, RECORDS, URLS
-from streams.delivery.stage import Context, Delivery, Out, Source
+from streams.delivery.stage import Context, Delivery
+from streams.kafka.messages import Out, Source
 from streams.settings import load
 from streams.telemetry.metrics import Metrics
 from tests.unit.parsers.parsing import fetch_result

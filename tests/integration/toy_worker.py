@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from schemas.topics import FETCH_REQUESTS, FETCHER_GROUP, RECORDS
-from streams.delivery.runtime import run_worker
-from streams.delivery.stage import Context, Delivery, Out, Source
+from streams.delivery.stage import Context, Delivery
+from streams.delivery.worker import run_worker
+from streams.kafka.messages import Out, Source
 from streams.settings import load
 
 

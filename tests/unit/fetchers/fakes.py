@@ -25,7 +25,8 @@ from schemas.topics import (
     partition_of,
 )
 from schemas.url import CrawlUrl, parse, url_id
-from streams.delivery.stage import Context, Delivery, Out, Source
+from streams.delivery.stage import Context, Delivery
+from streams.kafka.messages import Out, Source
 from streams.settings import Settings, load
 from streams.telemetry.metrics import Counts, Metrics
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
 from schemas.topics import DEAD_LETTERS, DEDUP_APP, FETCHER_GROUP, PARSER_GROUP, RECORDS, URLS
-from streams.delivery.stage import Source
+from streams.kafka.messages import Source
 from tests.unit.sim.clock import World
 from tests.unit.sim.dedups import Dedup, Folder
 from tests.unit.sim.kafka import Kafka

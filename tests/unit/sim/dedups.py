@@ -12,7 +12,7 @@ from schemas.topics import DEDUP_APP, FETCH_REQUESTS, SEEN_CHANGELOG, URLS
 from schemas.url import url_id
 from streams.dedup import requests
 from streams.dedup.policy import Decision, Here, decide
-from streams.delivery.stage import Source
+from streams.kafka.messages import Source
 from tests.unit.sim.clock import Process
 from tests.unit.sim.kafka import HEARTBEAT_S, SESSION_S, Group, Message
 from tests.unit.sim.workers import COMMIT_S, POLL_S, Scene

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from schemas.topics import partition_of
-from streams.delivery.stage import Source
+from streams.kafka.messages import Source
 from tests.unit.sim.clock import Process, World
 
 SESSION_S = 6.0

@@ -32,7 +32,8 @@ from streams.delivery.ledger import (
     decode_metadata,
     encode_metadata,
 )
-from streams.delivery.stage import Delivery, Source
+from streams.delivery.stage import Delivery
+from streams.kafka.messages import Source
 from streams.settings import load
 from tests.cases import case, ids
 from tests.unit.parsers.parsing import parsed

@@ -27,7 +27,7 @@ from streams.delivery.ledger import (
     decode_metadata,
     encode_metadata,
 )
-from streams.delivery.stage import Source
+from streams.kafka.messages import Source
 from tests.unit.sim.clock import Process
 from tests.unit.sim.kafka import HEARTBEAT_S, SESSION_S, Group, Kafka
 from tests.unit.sim.protections import Protections

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from schemas.records import Progress
 from streams.crawls.progress import ProgressBook, Totals, progress_key
-from streams.delivery.stage import Source
+from streams.kafka.messages import Source
 
 P0 = Source("fetch-requests", 0)
 P1 = Source("fetch-requests", 1)

@@ -11,7 +11,7 @@ from schemas.codec import decode
 from schemas.reasons import Reason
 from schemas.topics import DEAD_LETTERS, MAX_MESSAGE_BYTES
 from streams.deadletters.letter import HEAD_BYTES, MAX_PAYLOAD_BYTES, dead_letter, kind_of
-from streams.delivery.stage import Source
+from streams.kafka.messages import Source
 
 if TYPE_CHECKING:
     from schemas.records import DeadLetter, FetchRequest

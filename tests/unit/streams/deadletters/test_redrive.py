@@ -12,7 +12,7 @@ from schemas.records import FetchRequest
 from schemas.topics import DEAD_LETTERS, FETCH_REQUESTS, FETCH_RESULTS, RECORDS, RETRY_TIERS, URLS
 from streams.deadletters.letter import MAX_PAYLOAD_BYTES, dead_letter
 from streams.deadletters.redrive import MAX_REPLAYS, Filter, Shelf, by_reason, mark, plan
-from streams.delivery.stage import Out, Source
+from streams.kafka.messages import Out, Source
 from streams.kafka.reader import Message
 
 

@@ -11,7 +11,7 @@ from schemas.topics import FETCH_REQUESTS, SEEN_CHANGELOG
 from streams.dedup import lane as lanes
 from streams.dedup.lane import Lane, Work
 from streams.dedup.store import SeenStore
-from streams.delivery.stage import Out
+from streams.kafka.messages import Out
 
 
 class FakeBulk:

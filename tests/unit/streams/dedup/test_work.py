@@ -25,7 +25,7 @@ from streams.dedup import work as works
 from streams.dedup.outlet import KafkaOutlet
 from streams.dedup.store import SeenStore
 from streams.dedup.work import DedupWork
-from streams.delivery.stage import Out
+from streams.kafka.messages import Out
 from streams.settings import load
 from streams.telemetry.pulse import Pulse
 

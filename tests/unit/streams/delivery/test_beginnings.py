@@ -7,7 +7,8 @@ from typing import Any
 
 from streams.delivery.beginnings import Beginnings
 from streams.delivery.ledger import CommitMetadata, OffsetLedger, Suspect
-from streams.delivery.stage import Delivery, Source
+from streams.delivery.stage import Delivery
+from streams.kafka.messages import Source
 
 SOURCE = Source("fetch-requests", 0)
 

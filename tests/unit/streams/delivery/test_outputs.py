@@ -12,7 +12,7 @@ from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 from schemas.topics import RECORDS, URLS
 from streams.delivery import outputs
 from streams.delivery.outputs import KafkaOutputs
-from streams.delivery.stage import Out
+from streams.kafka.messages import Out
 from streams.settings import load
 
 SETTINGS = load({}, bootstrap_servers="127.0.0.1:1", delivery_timeout_s=1.0)

@@ -11,8 +11,9 @@ from aiokafka.errors import KafkaError
 
 from parsers.worker.stage import ParseStage
 from schemas.errors import TransientInfraError
-from streams.delivery.runtime import EXIT_BUG, EXIT_TRANSIENT, Runtime
+from streams.delivery.runtime import Runtime
 from streams.delivery.stage import Context
+from streams.process.exits import EXIT_BUG, EXIT_RETRY
 from streams.settings import load
 from streams.telemetry.metrics import Metrics
 
@@ -36,8 +37,8 @@ async def runtime() -> AsyncIterator[Runtime]:
     ("error", "code"),
     [
         (RuntimeError("a bug"), EXIT_BUG),
-        (KafkaError("away"), EXIT_TRANSIENT),
-        (TransientInfraError("disk"), EXIT_TRANSIENT),
+        (KafkaError("away"), EXIT_RETRY),
+        (TransientInfraError("disk"), EXIT_RETRY),
     ],
 )
 async def test_a_failed_task_ends_the_worker(runtime: Runtime, error: Exception, code: int) -> None:

@@ -14,7 +14,7 @@ from aiokafka.errors import KafkaError
 
 from schemas.errors import DecodeError, TransientInfraError
 from schemas.topics import RECORDS
-from streams.delivery.stage import Source
+from streams.kafka.messages import Source
 from streams.kafka.reader import Message, RecordFile, TopicReader
 from streams.run.collect import Collector
 

@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from streams.run.display import LineDisplay, RateMeter, View, line, panel
-from streams.run.summary import Counts, Summary, duration, fold, size
+from streams.run.summary import Summary, duration, size
+from streams.standing.counts import Counts, fold
 
 STAGES = {
     "dedup": {"admitted": 20, "duplicates": 7, "rejected.out_of_scope": 2},

@@ -10,7 +10,7 @@ import pytest
 
 from schemas import codec
 from schemas.topics import FETCH_REQUESTS, FETCH_RESULTS, RETRY_TIERS, URLS
-from streams.delivery.stage import Source
+from streams.kafka.messages import Source
 from streams.standing.drain import (
     CONSUMED,
     Reading,

@@ -11,7 +11,7 @@ from schemas.crawl import CrawlSpec
 from schemas.errors import ConfigError
 from schemas.topics import FETCH_REQUESTS, RETRY_TIERS, URLS
 from streams.cli._when import since_ms
-from streams.delivery.stage import Source
+from streams.kafka.messages import Source
 from streams.standing.drain import Reading
 from streams.standing.status import Status, crawl_statuses, stage_statuses
 
