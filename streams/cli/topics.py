@@ -68,10 +68,10 @@ def check() -> None:
     """
     import asyncio
 
-    from streams.kafka import topics as topics_admin
+    from streams.kafka import topics
 
     settings = load_settings()
-    _show(settings, asyncio.run(topics_admin.check(settings)), {})
+    _show(settings, asyncio.run(topics.check(settings)), {})
 
 
 def _show(settings: Settings, differences: tuple[Difference, ...], made: dict[str, str]) -> None:

@@ -84,12 +84,12 @@ def up(
 def _background(settings: Settings, counts: dict[Role, int], sizing: Sizing | None) -> None:
     from streams import supervise
     from streams.broker import EmbeddedBroker
-    from streams.kafka import topics as topics_admin
+    from streams.kafka import topics
     from streams.kafka.clients import bootstrap
 
     if not settings.bootstrap_servers:
         EmbeddedBroker(settings.data_dir).start(attach=True)
-    topics_admin.create_topics(settings)
+    topics.create_topics(settings)
     started = supervise.launch(settings, bootstrap(settings), counts, sizing=sizing)
     console = out()
     console.print(f"Kafka at {bootstrap(settings)}", highlight=False)
@@ -101,10 +101,10 @@ def _background(settings: Settings, counts: dict[Role, int], sizing: Sizing | No
 def _foreground(settings: Settings, counts: dict[Role, int], sizing: Sizing | None) -> int:
     from streams import supervise
     from streams.broker import serving
-    from streams.kafka import topics as topics_admin
+    from streams.kafka import topics
 
     with nullcontext() if settings.bootstrap_servers else serving(settings.data_dir):
-        topics_admin.create_topics(settings)
+        topics.create_topics(settings)
         return supervise.run(settings, counts, lambda _: note("ready; Ctrl-C ends"), sizing)
 
 

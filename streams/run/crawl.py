@@ -25,7 +25,7 @@ from streams.broker import EmbeddedBroker, serving
 from streams.crawls.directory import Directory
 from streams.crawls.plan import Seed, build_spec, seed_messages
 from streams.crawls.submit import Submitter
-from streams.kafka import topics as topics_admin
+from streams.kafka import topics
 from streams.kafka.reader import RecordFile, TopicReader
 from streams.process.clock import now_ms
 from streams.run.collect import Collector
@@ -132,7 +132,7 @@ class CrawlRun:
 
     async def _topics(self) -> None:
         self._phase = "creating topics"
-        report = await topics_admin.create(self._settings)
+        report = await topics.create(self._settings)
         blocking = [str(found) for found in report.differences if found.blocking]
         if blocking:
             raise ConfigError("topics:\n  " + "\n  ".join(blocking))

@@ -26,7 +26,7 @@ from schemas.topics import (
 from streams.cli import make_app
 from streams.crawls.submit import Submitter
 from streams.deadletters.letter import dead_letter
-from streams.kafka import topics as topics_admin
+from streams.kafka import topics
 from streams.kafka.clients import make_consumer, started
 from streams.kafka.messages import Out, Source
 from streams.kafka.reader import Message, TopicReader
@@ -43,7 +43,7 @@ Crawl = Callable[..., Any]
 @pytest.fixture
 def deployment(settings: MakeSettings) -> Settings:
     made = settings()
-    asyncio.run(topics_admin.create(made))
+    asyncio.run(topics.create(made))
     return made
 
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from schemas.errors import ConfigError, TransientInfraError
 from schemas.topics import FETCH_REQUESTS, RECORDS, TOPICS, URLS, physical
 from streams.cli import make_app
-from streams.kafka import topics as topics_admin
+from streams.kafka import topics
 from streams.kafka.clients import make_admin, make_producer, started
 from streams.kafka.reader import TopicReader
 from streams.settings import Settings
@@ -45,13 +45,13 @@ async def config_of(settings: Settings, topic: str) -> dict[str, str]:
 async def test_all_topics_are_created_as_declared_and_then_left_alone(
     settings: MakeSettings,
 ) -> None:
-    first = await topics_admin.create(settings())
+    first = await topics.create(settings())
     names = {physical(spec.name, settings().topic_prefix) for spec in TOPICS}
     assert set(first.created) == names
     assert first.differences == ()
-    second = await topics_admin.create(settings())
+    second = await topics.create(settings())
     assert (second.created, second.repaired, set(second.existing)) == ((), (), names)
-    assert await topics_admin.check_topics_async(settings()) == []
+    assert await topics.check_topics_async(settings()) == []
 
 
 @pytest.mark.parametrize("ahead_s", [-30 * 86_400, 2 * 86_400])
@@ -60,7 +60,7 @@ async def test_messages_are_aged_by_the_brokers_clock(
 ) -> None:
     """By the producer's, one that is behind has its messages deleted before they are read, and one
     that is ahead has them refused."""
-    await topics_admin.create(settings())
+    await topics.create(settings())
     began = time.time()
     async with started(make_producer(settings())) as producer:
         sent = await producer.send_and_wait(
@@ -76,55 +76,55 @@ async def test_messages_are_aged_by_the_brokers_clock(
 
 
 async def test_missing_topics_are_told_with_the_remedy(settings: MakeSettings) -> None:
-    problems = await topics_admin.check_topics_async(settings())
+    problems = await topics.check_topics_async(settings())
     assert len(problems) == len(TOPICS)
     assert all("run crawl topics create" in problem for problem in problems)
 
 
 async def test_looking_creates_nothing(settings: MakeSettings) -> None:
-    await topics_admin.check(settings())
+    await topics.check(settings())
     async with started(make_admin(settings())) as admin:
         names = await admin.list_topics()
     assert not [name for name in names if name.startswith(settings().topic_prefix)]
 
 
 async def test_deployments_of_different_prefixes_do_not_meet(settings: MakeSettings) -> None:
-    await topics_admin.create(settings())
+    await topics.create(settings())
     other = settings(topic_prefix=settings().topic_prefix + "b.", partitions=2)
-    report = await topics_admin.create(other)
+    report = await topics.create(other)
     assert len(report.created) == len(TOPICS)
-    assert await topics_admin.check_topics_async(settings()) == []
-    assert await topics_admin.check_topics_async(other) == []
+    assert await topics.check_topics_async(settings()) == []
+    assert await topics.check_topics_async(other) == []
 
 
 async def test_another_partition_count_is_refused_and_not_changed(settings: MakeSettings) -> None:
-    await topics_admin.create(settings(partitions=3))
-    report = await topics_admin.create(settings(partitions=4), repair=True)
+    await topics.create(settings(partitions=3))
+    report = await topics.create(settings(partitions=4), repair=True)
     assert report.repaired == ()
     sized = [spec for spec in TOPICS if spec.partitions is None]
     assert len(report.differences) == len(sized)
     assert all("CRAWL_PARTITIONS=3" in d.text and d.blocking for d in report.differences)
-    assert await topics_admin.check_topics_async(settings(partitions=3)) == []
+    assert await topics.check_topics_async(settings(partitions=3)) == []
 
 
 async def test_drift_is_reported_and_repaired_on_request(settings: MakeSettings) -> None:
-    await topics_admin.create(settings())
+    await topics.create(settings())
     declared = next(spec for spec in TOPICS if spec.name == URLS).config
     await alter(
         settings(), URLS, declared | {"cleanup.policy": "compact", "min.insync.replicas": "1"}
     )
     await alter(settings(), RECORDS, declared | {"retention.ms": "1000"})
-    problems = await topics_admin.check_topics_async(settings())
+    problems = await topics.check_topics_async(settings())
     assert [problem.split(": ")[1] for problem in problems] == [
         "cleanup.policy is compact, not delete"
     ]
-    assert len(await topics_admin.check(settings())) == 2
+    assert len(await topics.check(settings())) == 2
 
-    untouched = await topics_admin.create(settings())
+    untouched = await topics.create(settings())
     assert len(untouched.differences) == 2
     assert (await config_of(settings(), URLS))["cleanup.policy"] == "compact"
 
-    repaired = await topics_admin.create(settings(), repair=True)
+    repaired = await topics.create(settings(), repair=True)
     prefix = settings().topic_prefix
     assert set(repaired.repaired) == {f"{prefix}{URLS}", f"{prefix}{RECORDS}"}
     assert repaired.differences == ()
@@ -137,14 +137,14 @@ async def test_a_topic_that_somebody_else_made_is_compared(settings: MakeSetting
     name = physical(FETCH_REQUESTS, settings().topic_prefix)
     async with started(make_admin(settings())) as admin:
         await admin.create_topics([NewTopic(name, 1, 1)])
-    report = await topics_admin.create(settings())
+    report = await topics.create(settings())
     assert name in report.existing
     assert {d.topic for d in report.differences} == {name}
     assert any("1 partitions, not 4" in d.text for d in report.differences)
 
 
 async def test_two_creations_at_once_both_succeed(settings: MakeSettings) -> None:
-    reports = await asyncio.gather(*(topics_admin.create(settings()) for _ in range(2)))
+    reports = await asyncio.gather(*(topics.create(settings()) for _ in range(2)))
     created = [name for report in reports for name in report.created]
     assert sorted(created) == sorted(set(created))
     assert len(created) == len(TOPICS)
@@ -153,12 +153,12 @@ async def test_two_creations_at_once_both_succeed(settings: MakeSettings) -> Non
 
 async def test_more_copies_than_brokers_are_refused_in_words(settings: MakeSettings) -> None:
     with pytest.raises(ConfigError, match="Kafka refuses to create topics"):
-        await topics_admin.create(settings(replication_factor=3))
+        await topics.create(settings(replication_factor=3))
 
 
 async def test_no_broker_there(settings: MakeSettings) -> None:
     with pytest.raises(TransientInfraError, match=r"127\.0\.0\.1:9 does not answer"):
-        await topics_admin.check(settings(bootstrap_servers="127.0.0.1:9"))
+        await topics.check(settings(bootstrap_servers="127.0.0.1:9"))
 
 
 def environment(settings: Settings, **more: str) -> dict[str, str | None]:
