@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, NamedTuple
@@ -160,6 +161,16 @@ def url_id(crawl: str, href: str, ignore_params: frozenset[str] = IGNORED_PARAMS
     """The 16-byte URL id of a serialised URL in a crawl."""
     text = f"{crawl}\n{normal_form(href, ignore_params)}"
     return blake2b(text.encode(), digest_size=URL_ID_BYTES).digest()
+
+
+def chain_ids(
+    crawl: str, chain: Iterable[str], ignore_params: frozenset[str] = IGNORED_PARAMS
+) -> frozenset[bytes]:
+    """The URL ids of the URLs of a redirect chain; what is no URL has none."""
+    urls = (parse(url) for url in chain)
+    return frozenset(
+        url_id(crawl, url.href, ignore_params) for url in urls if isinstance(url, CrawlUrl)
+    )
 
 
 def path_of(href: str) -> str:

@@ -16,6 +16,8 @@ from schemas.admission import registrable_domain
 MAX_PER_HOST: Final = 50
 MAX_HOSTS: Final = 10_000
 MAX_BYTES: Final = 4_096
+MAX_ASKED: Final = 10_000
+"""Redirecting URLs remembered with the cookies they were asked with."""
 
 
 class Cookie(NamedTuple):
@@ -35,6 +37,7 @@ class CookieJar:
 
     def __init__(self) -> None:
         self._domains: OrderedDict[str, OrderedDict[tuple[str, str], Cookie]] = OrderedDict()
+        self._asked: OrderedDict[bytes, tuple[int, str]] = OrderedDict()
 
     def store(self, url: str, host: str, values: list[str], now: float) -> None:
         """Keep what the Set-Cookie lines of a response to `url` say.
@@ -58,6 +61,23 @@ class CookieJar:
                 jar.popitem(last=False)
         while len(self._domains) > MAX_HOSTS:
             self._domains.popitem(last=False)
+
+    def redirected(self, url_id: bytes, hops: int, field: str) -> None:
+        """Note that a URL, asked with this Cookie line after so many hops, redirects."""
+        self._asked[url_id] = (hops, field)
+        self._asked.move_to_end(url_id)
+        if len(self._asked) > MAX_ASKED:
+            self._asked.popitem(last=False)
+
+    def asked_alike(self, url_id: bytes, hops: int, field: str) -> bool:
+        """Whether asking a URL that is on its own redirect chain would change nothing.
+
+        So it is when it redirected earlier on the chain and was asked with the very Cookie line
+        that it would be asked with now. What is not remembered (another process owned the host,
+        or the memory is full) may have changed: the length of a chain bounds what that costs.
+        """
+        before = self._asked.get(url_id)
+        return before is not None and before[0] < hops and before[1] == field
 
     def field(self, url: str, host: str, now: float) -> str:
         """Value of the Cookie line for a request; empty: none."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from fetchers.policy.head import Headers, header
 from schemas.admission import MAX_REDIRECTS, Rules, in_scope, scope_after_redirect
 from schemas.reasons import Reason, of_status
-from schemas.url import CrawlUrl, Rejected, parse, url_id
+from schemas.url import CrawlUrl, Rejected, chain_ids, parse, url_id
 
 if TYPE_CHECKING:
     from schemas.records import FetchRequest, Header
@@ -35,6 +35,12 @@ class Redirect(NamedTuple):
     scope_host: str
     followed: bool = False
     same: bool = False
+
+
+class Endless(NamedTuple):
+    """A chain that is not followed any further: it is too long, or comes back to where it was."""
+
+    detail: str
 
 
 def media_type(headers: Headers) -> str:
@@ -65,11 +71,14 @@ def judge_status(status: int, accept: tuple[str, ...], headers: Headers) -> Reas
 
 def judge_redirect(
     rules: Rules, request: FetchRequest, status: int, headers: Headers
-) -> Redirect | Reason | None:
-    """Where an answer points, or None when it does not; a reason when the chain is too long.
+) -> Redirect | Endless | None:
+    """Where an answer points, or None when it does not.
 
     The first Location counts. Its raw bytes are percent-encoded as they are, so that no charset
     is guessed. Scope is judged here; everything else about the target is dedup's to judge.
+
+    A target that was asked on this very chain is asked again where a cookie can make a difference
+    (whoever asks it knows: `CookieJar.asked_alike`); in a crawl without cookies it is a loop.
     """
     if status not in REDIRECT_STATUSES:
         return None
@@ -81,15 +90,20 @@ def judge_redirect(
     if isinstance(target, Rejected):
         return Redirect(None, scope_host)
     if len(request["redirects"]) >= MAX_REDIRECTS:
-        return Reason.TOO_MANY_REDIRECTS
+        return Endless(f"more than {MAX_REDIRECTS} redirects")
     scope_host = scope_after_redirect(
         depth=request["depth"],
         host=request["host"],
         target_host=target.host,
         scope_host=scope_host,
     )
-    if url_id(request["crawl"], target.href, rules.ignore_params) == request["url_id"]:
+    identity = url_id(request["crawl"], target.href, rules.ignore_params)
+    if identity == request["url_id"]:
         return Redirect(target, scope_host, same=True)
+    if not rules.spec.cookies and identity in chain_ids(
+        request["crawl"], request["redirects"], rules.ignore_params
+    ):
+        return Endless(f"a loop: leads back to {target.href}")
     if not in_scope(rules.spec, target.host, scope_host):
         return Redirect(target, scope_host)
     return Redirect(target, scope_host, followed=True)

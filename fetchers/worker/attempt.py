@@ -15,7 +15,13 @@ from fetchers.http.body import BodySink, StoredBody, place
 from fetchers.http.decode import ACCEPT_ENCODING
 from fetchers.policy.cookies import CookieJar
 from fetchers.policy.head import Head, all_values
-from fetchers.policy.outcome import MAX_SAME_URL_HOPS, Redirect, judge_redirect, judge_status
+from fetchers.policy.outcome import (
+    MAX_SAME_URL_HOPS,
+    Endless,
+    Redirect,
+    judge_redirect,
+    judge_status,
+)
 from fetchers.policy.retry import after_failure
 from fetchers.policy.robots import is_allowed
 from fetchers.worker.messages import (
@@ -30,7 +36,7 @@ from fetchers.worker.messages import (
 from fetchers.worker.pacing import Pacing, chance
 from schemas.reasons import REASONS, Reason
 from schemas.topics import RETRY_TIERS
-from schemas.url import origin_of, path_of
+from schemas.url import chain_ids, origin_of, path_of
 from streams.deadletters.letter import dead_letter, kind_of
 
 if TYPE_CHECKING:
@@ -208,11 +214,20 @@ class Attempts:
     async def _fetch(
         self, host: Host[Work], work: Work, rules: Rules, entry: Entry, held: list[str]
     ) -> Outcome:
-        """Send the request; a hop to the same URL is followed here, since dedup would drop it."""
+        """Send the request; a hop to the same URL is followed here, since dedup would drop it.
+
+        A URL that is on its own chain is asked again if it would be asked with other cookies.
+        """
         request = work.request
         spec = rules.spec
         base = self._base_fields(spec.user_agent or self._agent)
         jar = self._jars.setdefault(spec.crawl, CookieJar()) if spec.cookies else None
+        hops = len(request["redirects"])
+        if jar is not None and self._in_a_loop(request, rules, jar):
+            return self.given_up(
+                work, Reason.TOO_MANY_REDIRECTS, "a loop: was asked before with the same cookies",
+                attempts=0,
+            )  # fmt: skip
 
         def judge(head: Head) -> Reason | bool:
             return judge_status(head.status, spec.accept, head.headers)
@@ -225,9 +240,10 @@ class Attempts:
         self._metrics.observe("crawler_politeness_wait_seconds", time.monotonic() - work.taken_at)
         for _ in range(MAX_SAME_URL_HOPS + 1):
             with BodySink(self._spool) as sink:
+                cookie = "" if jar is None else jar.field(url, request["host"], time.time())
                 answer = await self._transport.fetch(
                     url,
-                    base + _own_fields(request, jar, url),
+                    base + extra_fields(request, cookie),
                     sink,
                     limits=limits._replace(deadline_s=deadline - time.monotonic()),
                     judge=judge,
@@ -241,6 +257,8 @@ class Attempts:
                 if jar is not None:
                     values = all_values(answer.headers, "set-cookie")
                     jar.store(url, request["host"], values, time.time())
+                    if redirect is not None:
+                        jar.redirected(request["url_id"], hops, cookie)
                 if same is None:
                     return await self._outcome(
                         host, work, answer, redirect, sink, entry, wire_bytes
@@ -252,12 +270,20 @@ class Attempts:
             wire_bytes=wire_bytes,
         )  # fmt: skip
 
+    @staticmethod
+    def _in_a_loop(request: FetchRequest, rules: Rules, jar: CookieJar) -> bool:
+        chain = request["redirects"]
+        if request["url_id"] not in chain_ids(request["crawl"], chain, rules.ignore_params):
+            return False
+        cookie = jar.field(request["url"], request["host"], time.time())
+        return jar.asked_alike(request["url_id"], len(chain), cookie)
+
     async def _outcome(
         self,
         host: Host[Work],
         work: Work,
         answer: Answer,
-        redirect: Redirect | Reason | None,
+        redirect: Redirect | Endless | None,
         sink: BodySink,
         entry: Entry,
         wire_bytes: int,
@@ -266,7 +292,12 @@ class Attempts:
         metrics.observe("crawler_request_duration_seconds", answer.ended_at - answer.began_at)
         metrics.inc("crawler_response_bytes_total", "wire", by=wire_bytes)
         metrics.inc("crawler_response_bytes_total", "decoded", by=sink.size)
-        reason = redirect if isinstance(redirect, Reason) else answer.reason
+        if isinstance(redirect, Endless):
+            return self.failed(
+                work, Reason.TOO_MANY_REDIRECTS, redirect.detail,
+                status=answer.status, wire_bytes=wire_bytes,
+            )  # fmt: skip
+        reason = answer.reason
         if reason is not None:
             last = work.request["attempt"] >= REASONS[reason].max_attempts
             if not (last and answer.partial and 200 <= answer.status < 300):
@@ -276,8 +307,7 @@ class Attempts:
                     status=answer.status, wire_bytes=wire_bytes,
                 )  # fmt: skip
             answer.truncated = True
-        target = redirect if isinstance(redirect, Redirect) else None
-        return await self._result(work, answer, target, await sink.finish(), entry, wire_bytes)
+        return await self._result(work, answer, redirect, await sink.finish(), entry, wire_bytes)
 
     async def _result(
         self,
@@ -352,13 +382,6 @@ def _redirected(
         return ()
     builder.record["redirect_followed"] = True
     return (redirect_message(request, target, scope_host=redirect.scope_host, now_ms=now_ms),)
-
-
-def _own_fields(request: FetchRequest, jar: CookieJar | None, url: str) -> bytes:
-    cookie = jar.field(url, request["host"], time.time()) if jar is not None else ""
-    if not (cookie or request["etag"] or request["last_modified"]):
-        return b""
-    return extra_fields(request, cookie)
 
 
 def _now_ms() -> int:

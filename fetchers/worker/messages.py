@@ -44,6 +44,8 @@ def request_fields(agent: str, accept_encoding: str) -> bytes:
 
 def extra_fields(request: FetchRequest, cookie: str) -> bytes:
     """The header lines of one request: validators and cookies. Unsafe values are left out."""
+    if not (cookie or request["etag"] or request["last_modified"]):
+        return b""
     lines = []
     for name, value in (
         ("If-None-Match", request["etag"]),

@@ -6,6 +6,9 @@ The table `seen` has two kinds of rows:
   (2), offset (8), big-endian. The epoch is the partition count, so that no position of a
   re-partitioned topic equals one from before.
 * `c` and a hash (17 bytes) -> how many URLs of one calendar-like shape were admitted (4 bytes).
+* `r` and a hash (17 bytes) -> the position of a URL that a redirect chain leads back to. The
+  fetcher asks it again if a cookie was set since, or tells it as a loop; either way the chain has
+  an end, which a mere duplicate would not have. A URL seen elsewhere stays a duplicate.
 
 A URL is new when its id is absent. An id whose row holds the position in hand was admitted by an
 earlier run of this very message: it is admitted again whatever the rules say by now, so that a
@@ -27,7 +30,7 @@ from schemas.crawl import DEFAULT_CRAWL
 from schemas.reasons import Reason
 from schemas.records import Link, UrlBatch
 from schemas.topics import partition_of
-from schemas.url import Rejected, parse, url_id
+from schemas.url import Rejected, chain_ids, parse, url_id
 from streams.dedup.seeds import SEED, seed_payload
 
 Lookup = Callable[[list[bytes]], Sequence[bytes | None]]
@@ -109,6 +112,11 @@ def calendar_key(crawl: str, host: str, shape: str) -> bytes:
     return b"c" + blake2b(text.encode(), digest_size=16).digest()
 
 
+def return_key(identity: bytes, chain: Sequence[str]) -> bytes:
+    """The 17-byte key of a URL that a redirect chain leads back to: once for each chain."""
+    return b"r" + blake2b(identity + "\n".join(chain).encode(), digest_size=16).digest()
+
+
 @lru_cache(maxsize=65_536)
 def owner_of(host: str, partitions: int) -> int:
     """The partition of a host."""
@@ -138,7 +146,8 @@ def decide(
         return _unknown_crawl(batch, decision)
     for host, links in _by_host(batch, rules, decision).items():
         if owner_of(host, here.partitions) == here.partition:
-            _judge(batch, host, links, here, rules, pages, seen, decision)
+            keyed = _on_their_chain(links, batch, rules) if batch["redirects"] else links
+            _judge(batch, host, keyed, here, rules, pages, seen, decision)
         else:
             decision.rekeyed.extend(_rekeyed(batch, host, list(links.values()), here))
     return decision
@@ -190,6 +199,13 @@ def _invalid(batch: UrlBatch, url: str, rejected: Rejected, decision: Decision) 
     if batch["via"] == SEED and len(decision.letters) < MAX_LETTERS:
         payload = seed_payload(decision.crawl, [url])
         decision.letters.append(Letter(rejected.reason, rejected.detail, payload))
+
+
+def _on_their_chain(links: dict[bytes, Link], batch: UrlBatch, rules: Rules) -> dict[bytes, Link]:
+    """The links by the keys of their rows, which are others for those that a chain returns to."""
+    chain = batch["redirects"]
+    passed = chain_ids(crawl_of(batch), chain, rules.ignore_params)
+    return {return_key(key, chain) if key in passed else key: link for key, link in links.items()}
 
 
 def _judge(
