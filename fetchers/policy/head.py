@@ -2,7 +2,12 @@
 
 Lenient where clients have to be: bare LF, obsolete folding, no reason phrase, lines without a
 colon, equal Content-Length values. Strict where guessing would show another site's bytes or wait
-for ever: conflicting lengths, transfer codings other than `chunked`, and what is not HTTP at all.
+for ever: conflicting lengths, transfer codings other than `chunked`, what is not HTTP at all, and,
+as browsers do, a head with a NUL in it.
+
+What no value may hold does not reach one: a bare CR is read as a space (RFC 9112 section 2.2). A
+line whose name is no token is dropped with its continuations, and so is one without a colon; white
+space around a name is not part of it.
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ _END = re.compile(rb"\r?\n\r?\n")
 _LENGTH = re.compile(r"[0-9]{1,18}")
 _CHUNK_SIZE = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,15})[ \t]*(?:;.*)?", re.DOTALL)
 _MAX_CHUNK_LINE = 4_096
+_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class Head(NamedTuple):
@@ -70,6 +76,9 @@ def parse_head(block: bytes, *, body_expected: bool = True) -> Head | HeadFault:
     status = int(status_line[3])
     if status < 100 or status == 101:
         return HeadFault(Reason.PROTOCOL, f"status {status}")
+    if b"\0" in block:
+        line = next(line for line in lines if b"\0" in line)
+        return HeadFault(Reason.PROTOCOL, f"NUL in the header line {line[:80]!r}")
     version = f"{status_line[1].decode()}.{status_line[2].decode()}"
     headers = _headers(lines)
     framing = _framing(headers)
@@ -161,18 +170,24 @@ class ChunkReader:
 
 def _headers(lines: list[bytes]) -> Headers:
     found: list[tuple[str, str]] = []
+    kept = False
     for raw in lines[1:]:
-        line = raw.decode("latin-1").rstrip("\r")
-        if line[:1] in (" ", "\t"):
-            if found:
+        line = raw.rstrip(b"\r")
+        if line[:1] in (b" ", b"\t"):
+            if kept:
                 name, value = found[-1]
-                found[-1] = (name, f"{value} {line.strip()}".strip())
+                found[-1] = (name, f"{value} {_value(line)}".strip(" "))
             continue
-        name, colon, value = line.partition(":")
-        name = name.strip()
-        if colon and name:
-            found.append((name.lower(), value.strip(" \t")))
+        start, colon, rest = line.partition(b":")
+        token = start.strip(b" \t")
+        kept = bool(colon and _TOKEN.fullmatch(token))
+        if kept:
+            found.append((token.decode("ascii").lower(), _value(rest)))
     return tuple(found)
+
+
+def _value(raw: bytes) -> str:
+    return raw.replace(b"\r", b" ").strip(b" \t").decode("latin-1")
 
 
 def _framing(

@@ -154,7 +154,7 @@ async def test_hdr_04(transport: Transport, web: Web, row: str) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    [b"X : a", b"no colon here", b"X(y): a", b"X: a\0b", b"X: a\r\n folded", b": nameless"],
+    [b"X : a", b"no colon here", b"X(y): a", b"X: a\rb", b"X: a\r\n folded", b": nameless"],
 )
 async def test_odd_header_lines_spoil_only_themselves(
     transport: Transport, web: Web, line: bytes
@@ -162,6 +162,14 @@ async def test_odd_header_lines_spoil_only_themselves(
     web.pages["/"] = b"HTTP/1.1 200 OK\r\n" + line + b"\r\nContent-Length: 12\r\n\r\n" + PLAIN
     got = await fetch(transport, web.url())
     assert (got.reason, got.body) == (None, PLAIN)
+
+
+async def test_a_nul_in_the_head_is_refused_as_browsers_do(transport: Transport, web: Web) -> None:
+    web.pages["/"] = b"HTTP/1.1 200 OK\r\nX: a\0b\r\nContent-Length: 12\r\n\r\n" + PLAIN
+    got = await fetch(transport, web.url())
+    assert (got.reason, got.body) == (Reason.PROTOCOL, b"")
+    assert "NUL" in got.answer.detail
+    assert "\0" not in got.answer.detail
 
 
 async def test_interim_answers_are_passed_over(transport: Transport, web: Web) -> None:
