@@ -25,7 +25,8 @@ def main() -> int:
     """Run the suite."""
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
     from tests.chaos.schedule import make
-    from tests.chaos.storm import Storm, sound
+    from tests.chaos.storm import Storm
+    from tests.chaos.verdict import sound
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=12)

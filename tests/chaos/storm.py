@@ -9,7 +9,6 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Coroutine
@@ -36,17 +35,15 @@ from streams.kafka.clients import make_admin, make_producer, started
 from streams.kafka.messages import Out
 from streams.kafka.topics import create
 from streams.settings import Settings, load
-from streams.standing.drain import PipelineReader, decide
 from streams.supervise.children import GROUPS
-from tests.chaos.oracle import examine, read_all
 from tests.chaos.schedule import ROLES, Fault
 from tests.chaos.site import Site
-from tests.chaos.watch import Judge, Watch
+from tests.chaos.verdict import account, rebalances, rest, say
+from tests.chaos.watch import Watch
 from tests.chaos.workers import Worker, Workers
 
 CRAWL: Final = "chaos"
 FEED_S: Final = 4.0
-REST_S: Final = 600.0
 FAULT_S: Final = 900.0
 """The most that a fault may take to strike; those of the broker wait for each other."""
 STEP_S: Final = 6.0
@@ -108,7 +105,7 @@ class Storm:
             try:
                 async with self._site:
                     await self._storm()
-                    rested = await self._rest()
+                    rested = await rest(self._settings)
                     return await self._verdict(rested, time.monotonic() - began)
             finally:
                 for task in self._tasks:
@@ -158,7 +155,7 @@ class Storm:
         began = time.monotonic()
         for fault in self._faults:
             await asyncio.sleep(max(0.0, began + fault.at - time.monotonic()))
-            self._say(f"{fault.at:7.1f} s  {fault.kind} {fault.role} {fault.seconds or ''}")
+            say(f"{fault.at:7.1f} s  {fault.kind} {fault.role} {fault.seconds or ''}")
             self._begin(self._strike(fault))
         while left := self._tasks - {looker, feeder}:
             await asyncio.wait(left)
@@ -175,11 +172,8 @@ class Storm:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._say(f"harness: {error!r}")
+            say(f"harness: {error!r}")
             self._broken.append(repr(error))
-
-    def _say(self, text: str) -> None:
-        sys.stderr.write(text + "\n")
 
     async def _look(self) -> None:
         while True:
@@ -210,9 +204,23 @@ class Storm:
 
     def _exited(self, worker: Worker, code: int) -> None:
         """A process ended by itself: what it had in flight is done again."""
-        self._say(f"           {worker.role}-{worker.number} ended with {code}")
+        say(f"           {worker.role}-{worker.number} ended with {code}")
         if worker.role != "parser":
             self._begin(self._watch.take(f"exit {code} of a {worker.role}", [worker.role]))
+
+    async def _verdict(self, rested: bool, seconds: float) -> dict[str, Any]:
+        found = await account(self._settings, self._site, self._spoiled, self._watch.snapshots)
+        return {
+            "kills": dict(self.kills),
+            "faults": dict(self.done),
+            **found,
+            "rebalances": rebalances(self._folder),
+            "exits": dict(self._workers.exits),
+            "at_rest": rested,
+            "harness_failures": self._broken,
+            "seconds": round(seconds, 1),
+            "seed": self._seed,
+        }
 
     # Faults.
 
@@ -412,63 +420,6 @@ class Storm:
             if self._small_disk:
                 subprocess.run(["umount", "-l", str(self._disk_dir())], check=True)
 
-    # Rest and verdict.
-
-    async def _rest(self) -> bool:
-        deadline = time.monotonic() + REST_S
-        quiet = 0
-        while time.monotonic() < deadline:
-            try:
-                async with PipelineReader(self._settings) as reader:
-                    while time.monotonic() < deadline:
-                        standing = decide(await reader.read(), patience_s=1e6)
-                        quiet = quiet + 1 if standing.drained else 0
-                        if quiet == 3:
-                            return True
-                        await asyncio.sleep(0.5)
-            except (TransientInfraError, KafkaError):
-                await asyncio.sleep(0.5)
-        self._say(f"not at rest: {standing}")
-        return False
-
-    async def _verdict(self, rested: bool, seconds: float) -> dict[str, Any]:
-        messages = await read_all(self._settings)
-        found = examine(self._site, messages, self._spoiled)
-        judge = Judge(self._site, messages)
-        in_flight = [judge.in_flight(one) for one in self._watch.snapshots]
-        unexplained = found.refetches - sum(in_flight, Counter())
-        for name in ("lost", "unexpected", "duplicate_records", "unburied"):
-            for line in getattr(found, name)[:10]:
-                self._say(f"{name}: {line}")
-        for url in unexplained:
-            self._say(f"unexplained: {url}: {judge.history(url)}")
-        return {
-            "kills": dict(self.kills),
-            "faults": dict(self.done),
-            "urls": len(self._site.expected()),
-            "lost": len(found.lost),
-            "unexpected": len(found.unexpected),
-            "duplicate_records": len(found.duplicate_records),
-            "unburied": len(found.unburied),
-            "refetches": found.refetches.total(),
-            "in_flight_bound": sum(one.total() for one in in_flight),
-            "unexplained_refetches": unexplained.total(),
-            "repeated_records": found.repeated_records,
-            "rebalances": self._rebalances(),
-            "exits": dict(self._workers.exits),
-            "at_rest": rested,
-            "harness_failures": self._broken,
-            "seconds": round(seconds, 1),
-            "seed": self._seed,
-        }
-
-    def _rebalances(self) -> int:
-        total = 0
-        for path in self._folder.glob("*.log"):
-            text = path.read_text("utf-8", "replace")
-            total += text.count('"event": "assigned"') + text.count('"event": "ready"')
-        return total
-
 
 def _port() -> int:
     """A free port below those that outgoing connections get.
@@ -488,16 +439,3 @@ _PROGRESS: Final = {
     "at": 0,
     "counters": {},
 }
-
-
-def sound(verdict: dict[str, Any]) -> bool:
-    """Whether a run proves the guarantee."""
-    return bool(
-        verdict["at_rest"]
-        and not verdict["harness_failures"]
-        and not any(
-            verdict[name] for name in ("lost", "unexpected", "duplicate_records", "unburied")
-        )
-        and not verdict["unexplained_refetches"]
-        and verdict["refetches"] <= verdict["in_flight_bound"]
-    )

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.schedule import ROLES, graceful
-from tests.chaos.storm import Storm, sound
+from tests.chaos.storm import Storm
+from tests.chaos.verdict import sound
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1_800)]
 
