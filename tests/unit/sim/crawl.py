@@ -13,8 +13,9 @@ from tests.unit.sim.clock import World
 from tests.unit.sim.dedups import Dedup, Folder
 from tests.unit.sim.kafka import Kafka
 from tests.unit.sim.protections import Protections
+from tests.unit.sim.stages import Fetcher, Parser, batch
 from tests.unit.sim.web import Web
-from tests.unit.sim.workers import Fetcher, Parser, Scene, batch
+from tests.unit.sim.workers import Scene
 
 Role = Literal["dedup", "fetcher", "parser"]
 Kind = Literal["kill", "stop", "term", "wipe", "broker", "clock"]

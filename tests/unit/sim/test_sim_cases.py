@@ -38,8 +38,8 @@ from streams.settings import load
 from tests.cases import case, ids
 from tests.unit.parsers.parsing import parsed
 from tests.unit.sim.crawl import Crawl, Fault
+from tests.unit.sim.stages import batch
 from tests.unit.sim.web import make_web
-from tests.unit.sim.workers import batch
 
 ELSEWHERE = {
     "kaf-01": "tests/integration/test_runtime_delivery.py",
