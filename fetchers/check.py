@@ -17,7 +17,7 @@ from fetchers.policy.head import Head, header
 from fetchers.policy.outcome import REDIRECT_STATUSES, judge_status, media_type, resolve_location
 from fetchers.policy.robots import is_allowed
 from fetchers.worker.messages import request_fields, user_agent
-from fetchers.worker.robots_cache import RobotsCache
+from fetchers.worker.robots_cache import RobotsCache, RobotsFetch
 from schemas.admission import MAX_REDIRECTS
 from schemas.crawl import CrawlSpec
 from schemas.reasons import REASONS, Reason
@@ -76,7 +76,7 @@ async def _hop(
     entry = robots.fresh(origin, agent, time.monotonic())
     if entry is None:
         entry, fetched = await robots.fetch(origin, agent, fields, _no_wait)
-        hop["robots"] = _robots_line(fetched.url, fetched.answer)
+        hop["robots"] = _robots_line(fetched)
     delay_s = politeness.base_delay(
         spec.delay_s,
         entry.robots.crawl_delay_s if entry.robots else None,
@@ -150,10 +150,12 @@ async def _no_wait(_host: str) -> None:
     return
 
 
-def _robots_line(url: str, answer: Answer) -> str:
+def _robots_line(fetched: RobotsFetch) -> str:
+    url, answer = fetched.url, fetched.answer
     if answer.reason is not None and not answer.status:
         return f"{url}: {answer.reason.value} ({answer.detail})"
-    return f"{url}: {answer.status}"
+    exceeded = ", ".join(sorted(fetched.exceeded))
+    return f"{url}: {answer.status}" + (f", not obeyed whole: {exceeded}" if exceeded else "")
 
 
 def show(report: dict[str, Any], *, headers: bool) -> None:

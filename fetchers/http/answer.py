@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import httpx
 
@@ -16,7 +16,6 @@ from schemas.reasons import Reason
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fetchers.http.body import BodySink
     from fetchers.http.wire import Wire
 
 DRAIN_BYTES: Final = 64 * 1024
@@ -25,12 +24,28 @@ _DRAIN_S = 1.0
 RATIO_FREE_BYTES: Final = 1024 * 1024
 """Inflated size below which no ratio makes a bomb."""
 STREAM_BYTES: Final = 64 * 1024
-"""A body of no announced length that has this much when the deadline passes is kept, cut: it is an
-endless stream, not a slow page."""
+"""`Limits.stream_bytes` of a page."""
+
+
+class Sink(Protocol):
+    """Takes a decoded body as it arrives."""
+
+    @property
+    def size(self) -> int:
+        """Bytes so far."""
+        ...
+
+    async def write(self, piece: bytes) -> None:
+        """Take the next piece."""
+        ...
 
 
 class Limits(NamedTuple):
-    """Limits of one exchange; see the settings of the same names."""
+    """Limits of one exchange; see the settings of the same names.
+
+    `stream_bytes`: a body of no announced length that has this much when the deadline passes is
+    kept, cut: it is an endless stream, not a slow page.
+    """
 
     deadline_s: float
     connect_s: float
@@ -40,6 +55,7 @@ class Limits(NamedTuple):
     max_wire_bytes: int
     max_body_bytes: int
     max_ratio: float
+    stream_bytes: int = STREAM_BYTES
 
 
 class Answer:
@@ -77,7 +93,7 @@ class Answer:
 async def take(
     wire: Wire,
     head: Head,
-    sink: BodySink,
+    sink: Sink,
     limits: Limits,
     judge: Callable[[Head], Reason | bool] | None,
     answer: Answer,
@@ -102,9 +118,7 @@ async def take(
         answer.reason = verdict
 
 
-async def _read_body(
-    wire: Wire, head: Head, sink: BodySink, limits: Limits, answer: Answer
-) -> None:
+async def _read_body(wire: Wire, head: Head, sink: Sink, limits: Limits, answer: Answer) -> None:
     decoder = None
     if head.framing != "none":
         decoder = decoder_for(tokens(head.headers, "content-encoding"))
@@ -122,7 +136,7 @@ async def _read_body(
 
 
 async def _write_decoded(
-    decoder: Decoder | None, piece: bytes, sink: BodySink, limits: Limits, answer: Answer
+    decoder: Decoder | None, piece: bytes, sink: Sink, limits: Limits, answer: Answer
 ) -> bool:
     """Decode and store a piece; False when the cap of decoded bytes cut it."""
     for plain in (piece,) if decoder is None else decoder.feed(piece):
@@ -155,10 +169,10 @@ async def _drain(wire: Wire, head: Head) -> None:
                 left -= len(piece)
 
 
-def on_deadline(answer: Answer, sink: BodySink, limits: Limits) -> None:
+def on_deadline(answer: Answer, sink: Sink, limits: Limits) -> None:
     """The deadline passed: a failure, or an endless stream of which enough was read."""
     endless = all(name != "content-length" for name, _ in answer.headers)
-    if answer.status and endless and sink.size >= STREAM_BYTES:
+    if answer.status and endless and sink.size >= limits.stream_bytes:
         answer.truncated = True
         answer.body_read = True
         return

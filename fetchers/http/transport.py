@@ -22,7 +22,7 @@ import httpx
 from aiohttp.client_reqrep import ConnectionKey
 
 from fetchers.http.addresses import AddressRule
-from fetchers.http.answer import Answer, Limits, on_deadline, take
+from fetchers.http.answer import Answer, Limits, Sink, on_deadline, take
 from fetchers.http.faults import (
     BlockedAddress,
     Incomplete,
@@ -38,7 +38,6 @@ from schemas.url import origin_of, path_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fetchers.http.body import BodySink
     from fetchers.policy.head import Head
     from schemas.reasons import Reason
     from streams.settings import Settings
@@ -107,7 +106,7 @@ class Transport:
         self,
         href: str,
         fields: bytes,
-        sink: BodySink,
+        sink: Sink,
         *,
         limits: Limits | None = None,
         judge: Callable[[Head], Reason | bool] | None = None,
@@ -155,7 +154,7 @@ class Transport:
         self,
         endpoint: Endpoint,
         request: bytes,
-        sink: BodySink,
+        sink: Sink,
         limits: Limits,
         judge: Callable[[Head], Reason | bool] | None,
         answer: Answer,

@@ -206,6 +206,8 @@ class Attempts:
                 origin, agent, self._base_fields(agent), self._pacing.wait_for_other
             )
             self._pacing.learn(host, fetched.answer, rules.spec, held)
+            for bound in fetched.exceeded:
+                self._metrics.inc("crawler_robots_cut_total", bound)
             if entry.robots is not None:
                 self._pacing.obey(host, entry.robots, fetched.answer.sent_at)
         finally:

@@ -3,28 +3,33 @@
 A file that cannot be reached denies everything for now (RFC 9309 section 2.3.1.4) and is asked
 for again after a pause that doubles; a copy read before stays in use meanwhile. Age is elapsed
 time, so that a step of the wall clock neither keeps a file nor drops all of them at once.
+
+A file is read while it arrives, so only its rules are ever in memory. One that breaks off was not
+received and counts as unreachable, however much came: what is missing may be what forbids. One that
+is longer than what is read, or takes longer than the deadline, will be so the next time as well;
+what was read of it is obeyed if it is what the RFC asks for at least.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from fetchers.http.body import BodySink
 from fetchers.policy.head import Head, header
 from fetchers.policy.outcome import REDIRECT_STATUSES, resolve_location
 from fetchers.policy.retry_after import wait_s
 from fetchers.policy.robots import (
     ALLOW_ALL,
-    MAX_BYTES,
     MAX_REDIRECTS,
     Robots,
     judge_answer,
-    parse,
+    weight_of,
 )
+from fetchers.policy.robots_file import MAX_BYTES, MIN_BYTES, Bound, RobotsReader
 from fetchers.worker.messages import retry_after_of
 from schemas.url import CrawlUrl
 from schemas.url import parse as parse_url
@@ -35,12 +40,15 @@ if TYPE_CHECKING:
     from schemas.reasons import Reason
 
 MAX_ENTRIES: Final = 50_000
-MAX_RULE_CHARS: Final = 64 * 1024 * 1024
-"""Rules kept in memory, over all files, counted in characters of their patterns."""
+MAX_WEIGHT: Final = 128 * 1024 * 1024
+"""About what all entries may take in memory, in bytes."""
+ENTRY_WEIGHT: Final = 1024
+"""About what an entry without rules takes."""
 RETRY_S: Final = 60.0
 """Pause after a first unreachable robots.txt; doubles up to `MAX_RETRY_S`."""
 MAX_RETRY_S: Final = 3_600.0
-_SITEMAP_URL_LIMIT = 4_096
+_STEP_BYTES = 64 * 1024
+"""Read at once; then others have a turn, since a small body may decode to a long file."""
 
 
 @dataclass(slots=True)
@@ -60,16 +68,20 @@ class Entry:
     strikes: int = 0
     sitemaps: tuple[str, ...] = ()
     told: set[str] = field(default_factory=set)
-    weight: int = 0
+    weight: int = ENTRY_WEIGHT
 
 
 @dataclass(frozen=True, slots=True)
 class RobotsFetch:
-    """How a robots.txt was fetched: the last answer, and how many requests it took."""
+    """How a robots.txt was fetched: the last answer, and how many requests it took.
+
+    `exceeded`: bounds because of which not all of the file is obeyed.
+    """
 
     answer: Answer
     requests: int
     url: str
+    exceeded: frozenset[Bound] = frozenset()
 
 
 BeforeHop = Callable[[str], Awaitable[None]]
@@ -88,8 +100,7 @@ class RobotsCache:
         self._weight = 0
         limits = transport.limits
         self._limits: Limits = limits._replace(
-            max_body_bytes=MAX_BYTES + 1,
-            max_wire_bytes=min(limits.max_wire_bytes, MAX_BYTES + 1),
+            max_body_bytes=MAX_BYTES + 1, max_wire_bytes=MAX_BYTES, stream_bytes=MIN_BYTES
         )
 
     def fresh(self, origin: str, agent: str, now: float) -> Entry | None:
@@ -103,6 +114,7 @@ class RobotsCache:
         entry = self._entries.get((origin, agent))
         if entry is None or entry.expires_at <= now:
             return None
+        self._entries.move_to_end((origin, agent))
         return entry
 
     async def fetch(
@@ -112,7 +124,7 @@ class RobotsCache:
 
         The caller sees to it that nobody else asks for the same one at the same time.
         """
-        fetched, body = await self._follow(f"{origin}/robots.txt", fields, before_hop)
+        fetched, robots = await self._follow(origin, agent, fields, before_hop)
         now = time.monotonic()
         entry = self._remembered(origin, agent)
         answer = fetched.answer
@@ -133,8 +145,7 @@ class RobotsCache:
             entry.detail = answer.detail or f"status {answer.status}"
             entry.expires_at = now + min(pause_s, self._ttl_s)
             return entry, fetched
-        robots = parse(body, agent) if judged.use == "rules" else ALLOW_ALL
-        self._keep(entry, robots, fetched.url, now)
+        self._keep(entry, robots if judged.use == "rules" else ALLOW_ALL, fetched.url, now)
         return entry, fetched
 
     def sitemaps_for(self, entry: Entry, crawl: str) -> list[str]:
@@ -145,44 +156,53 @@ class RobotsCache:
         return list(entry.sitemaps)
 
     async def _follow(
-        self, url: str, fields: bytes, before_hop: BeforeHop
-    ) -> tuple[RobotsFetch, bytes]:
+        self, origin: str, agent: str, fields: bytes, before_hop: BeforeHop
+    ) -> tuple[RobotsFetch, Robots]:
+        """Fetch the file; gives the rules as well, which mean something after a success alone."""
         host = ""
+        url = f"{origin}/robots.txt"
         for hop in range(MAX_REDIRECTS + 1):
             target = parse_url(url)
             assert isinstance(target, CrawlUrl)
             if host and target.host != host:
                 await before_hop(target.host)
             host = target.host
-            with BodySink() as sink:
-                answer = await self._transport.fetch(
-                    target.href, fields, sink, limits=self._limits, judge=_judge
-                )
-                body = sink.head(MAX_BYTES + 1)
+            reader = RobotsReader(agent, origin)
+            answer = await self._transport.fetch(
+                target.href, fields, _Reading(reader), limits=self._limits, judge=_judge
+            )
             fetched = RobotsFetch(answer, hop + 1, target.href)
-            if answer.reason is not None or answer.status not in REDIRECT_STATUSES:
-                return fetched, body
+            if answer.reason is not None:
+                break
+            if answer.status not in REDIRECT_STATUSES:
+                robots = reader.finish(cut=answer.truncated)
+                return replace(fetched, exceeded=reader.exceeded), robots
             location = resolve_location(header(answer.headers, "location") or "", target.href)
             if not isinstance(location, CrawlUrl) or location.href == target.href:
-                return fetched, b""
+                break
             url = location.href
-        return fetched, b""
+        return fetched, ALLOW_ALL
 
     def _remembered(self, origin: str, agent: str) -> Entry:
         key = (origin, agent)
         entry = self._entries.get(key)
         if entry is None:
             entry = self._entries[key] = Entry()
+            self._weight += entry.weight
         self._entries.move_to_end(key)
-        while len(self._entries) > MAX_ENTRIES or (
-            self._weight > MAX_RULE_CHARS and len(self._entries) > 1
+        self._trim()
+        return entry
+
+    def _trim(self) -> None:
+        """Forget what was used longest ago; never the newest, which someone is about to use."""
+        while len(self._entries) > 1 and (
+            len(self._entries) > MAX_ENTRIES or self._weight > MAX_WEIGHT
         ):
             _, dropped = self._entries.popitem(last=False)
             self._weight -= dropped.weight
-        return entry
 
     def _keep(self, entry: Entry, robots: Robots, base: str, now: float) -> None:
-        entry.robots = robots
+        entry.robots = robots._replace(sitemaps=())
         entry.denied = False
         entry.strikes = 0
         entry.expires_at = now + self._ttl_s
@@ -191,13 +211,31 @@ class RobotsCache:
             dict.fromkeys(
                 found.href
                 for line in robots.sitemaps
-                if len(line) <= _SITEMAP_URL_LIMIT
-                and isinstance(found := parse_url(line, base), CrawlUrl)
+                if isinstance(found := parse_url(line, base), CrawlUrl)
             )
         )
         self._weight -= entry.weight
-        entry.weight = sum(map(len, robots.literal)) + sum(rule.octets for rule in robots.wildcards)
+        entry.weight = ENTRY_WEIGHT + robots.weight + sum(map(weight_of, entry.sitemaps))
         self._weight += entry.weight
+        self._trim()
+
+
+class _Reading:
+    """Hands a body to its reader in steps."""
+
+    def __init__(self, reader: RobotsReader) -> None:
+        self._reader = reader
+
+    @property
+    def size(self) -> int:
+        """See Sink."""
+        return self._reader.size
+
+    async def write(self, piece: bytes) -> None:
+        """See Sink."""
+        for at in range(0, len(piece), _STEP_BYTES):
+            self._reader.feed(piece[at : at + _STEP_BYTES])
+            await asyncio.sleep(0)
 
 
 def _judge(head: Head) -> Reason | bool:

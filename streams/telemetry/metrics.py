@@ -93,6 +93,9 @@ FETCHER: Final = (
     Metric("crawler_concurrency_limit", "gauge", "Most requests under way at present."),
     Metric("crawler_response_bytes_total", "counter", "Bytes of bodies.", ("form",)),
     Metric("crawler_robots_decisions_total", "counter", "Answers of robots.txt.", ("decision",)),
+    Metric(
+        "crawler_robots_cut_total", "counter", "robots.txt not obeyed whole, by bound.", ("bound",)
+    ),
     Metric("crawler_politeness_wait_seconds", "histogram", "From taken to begun.", (), _WAIT_S),
     Metric("crawler_window_requests", "gauge", "Requests held in the windows."),
     Metric("crawler_window_hosts", "gauge", "Hosts with requests in the windows."),
