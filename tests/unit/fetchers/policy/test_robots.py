@@ -7,16 +7,10 @@ from typing import Any
 
 import pytest
 
-from fetchers.policy.robots import (
-    ALLOW_ALL,
-    MAX_BYTES,
-    is_allowed,
-    judge_answer,
-    normal_path,
-    parse,
-)
+from fetchers.policy.robots import ALLOW_ALL, is_allowed, judge_answer, normal_path
 from schemas.url import CrawlUrl, path_of
 from schemas.url import parse as parse_url
+from tests.unit.fetchers.robots_files import parse
 from tests.cases import of_kind
 
 CASES = of_kind("robots")
@@ -124,23 +118,6 @@ def test_one_rule(text: str, url: str, expected: str) -> None:
 def test_line_ends(eol: str) -> None:
     text = eol.join(["User-agent: *", "Disallow: /a", "Disallow: /b", ""])
     assert _verdict(text, "acmebot", "https://a.example/b") == "deny"
-
-
-def test_only_whole_lines_within_the_limit_count() -> None:
-    filler = b"# " + b"x" * 997 + b"\n"
-    data = b"User-agent: *\nDisallow: /a\n" + filler * 520
-    cut = data[: MAX_BYTES - 8] + b"\nDisallow: /late\n"
-    rules = parse(cut, "acmebot")
-    assert not is_allowed(rules, "/a")
-    assert is_allowed(rules, "/late")
-    # "Disallow: /" alone would close the site: the cut line must not be used.
-    trap = data[: MAX_BYTES - 12] + b"\nDisallow: /late\n"
-    assert is_allowed(parse(trap, "acmebot"), "/x")
-
-
-def test_long_lines_do_not_matter() -> None:
-    text = "User-agent: *\n" + "x" * 100_000 + "\nDisallow: /a" + "b" * 100_000 + "\nDisallow: /p\n"
-    assert _verdict(text, "acmebot", "https://a.example/p") == "deny"
 
 
 def test_crawl_delay_and_sitemaps() -> None:
