@@ -34,9 +34,9 @@ class Question(NamedTuple):
 
 
 _AGENTS = (
-    "*", "*", "*", "*", "*", "acmebot", "acmebot", "AcmeBot", "acmebot/2.1", "acmebot (news)", "acme",
-    "acmebot-news", "acmebot_x", "bot", "otherbot", "Other Bot", "* all", "*bot", "acmebot*", "",
-    "Mozilla/5.0",
+    "*", "*", "*", "*", "*", "acmebot", "acmebot", "AcmeBot", "acmebot/2.1", "acmebot (news)",
+    "acme", "acmebot-news", "acmebot_x", "bot", "otherbot", "Other Bot", "* all", "*bot",
+    "acmebot*", "", "Mozilla/5.0",
 )  # fmt: skip
 _FIELDS = {
     "agent": ("User-agent", "User-Agent", "user-agent", "USER-AGENT", "Useragent", "User agent"),
@@ -46,9 +46,10 @@ _FIELDS = {
     "crawl-delay": ("Crawl-delay", "crawl-delay"),
 }
 _WORDS = (
-    "a", "b", "dir", "index.html", "index.htm", "p.php", "x-y", "caf\u00e9", "%63", "%7Ejoe", "~joe",
-    "a%2Fb", "a%2fb", "\u30c4", "%E3%83%84", "%e3%83%84", "A", "a,b", "a;b=1", "a+b", "a:b", "a@b",
-    "(a)", "a'b", "a b", "%E9", "%FF", "a%20b", "%zz", "50%", "a&b", "a%26b", "a%3Db", "a=b", "{x}", "%7Bx%7D", "a|b",
+    "a", "b", "dir", "index.html", "index.htm", "p.php", "x-y", "caf\u00e9", "%63", "%7Ejoe",
+    "~joe", "a%2Fb", "a%2fb", "\u30c4", "%E3%83%84", "%e3%83%84", "A", "a,b", "a;b=1", "a+b", "a:b",
+    "a@b", "(a)", "a'b", "a b", "%E9", "%FF", "a%20b", "%zz", "50%", "a&b", "a%26b", "a%3Db", "a=b",
+    "{x}", "%7Bx%7D", "a|b",
 )  # fmt: skip
 _QUERIES = ("", "", "", "?", "?q=1", "?q=%3D", "?a&b", "?dir=/a", "?q=http://x.example/")
 _PATTERN_ENDS = ("", "", "", "", "$", "*", "*$", "/*.php", "*.php$", "$x", "%24", "*/b", "**b")
@@ -98,30 +99,38 @@ def _noise(random: Random) -> str:
     )  # fmt: skip
 
 
+def _group(random: Random) -> list[str]:
+    lines = []
+    for _ in range(random.choices((1, 2, 3, 0), (70, 20, 5, 5))[0]):
+        lines.append(_line(random, "agent", random.choice(_AGENTS)))
+        if random.random() < 0.1:
+            lines.append(_noise(random))
+    if random.random() < 0.1:
+        folder = _joined(random, 1)
+        lines.append(_line(random, "disallow", f"{folder}/"))
+        lines.append(_line(random, "allow", f"{folder}/index.html"))
+    kinds = random.choices(
+        ("disallow", "allow", "crawl-delay", "sitemap", "noise"),
+        (60, 20, 5, 5, 10),
+        k=random.randint(0, 8),
+    )
+    for kind in kinds:
+        if kind == "noise":
+            lines.append(_noise(random))
+        elif kind == "crawl-delay":
+            lines.append(_line(random, kind, random.choice(("1", "2.5", "0", "x", ""))))
+        elif kind == "sitemap":
+            lines.append(_line(random, kind, random.choice(("/s.xml", f"{ORIGIN}/t.xml"))))
+        else:
+            lines.append(_line(random, kind, _pattern(random)))
+    return lines
+
+
 def make_file(random: Random) -> bytes:
     """A file: realistic in what it holds, nasty in how."""
     lines = random.choice(([], [], [""], ["# made up"], [_line(random, "disallow", "/early")]))
     for _ in range(random.randint(1, 5)):
-        for _ in range(random.choices((1, 2, 3, 0), (70, 20, 5, 5))[0]):
-            lines.append(_line(random, "agent", random.choice(_AGENTS)))
-            if random.random() < 0.1:
-                lines.append(_noise(random))
-        if random.random() < 0.1:
-            folder = _joined(random, 1)
-            lines.append(_line(random, "disallow", f"{folder}/"))
-            lines.append(_line(random, "allow", f"{folder}/index.html"))
-        for _ in range(random.randint(0, 8)):
-            kind = random.choices(
-                ("disallow", "allow", "crawl-delay", "sitemap", "noise"), (60, 20, 5, 5, 10)
-            )[0]
-            if kind == "noise":
-                lines.append(_noise(random))
-            elif kind == "crawl-delay":
-                lines.append(_line(random, kind, random.choice(("1", "2.5", "0", "x", ""))))
-            elif kind == "sitemap":
-                lines.append(_line(random, kind, random.choice(("/s.xml", f"{ORIGIN}/t.xml"))))
-            else:
-                lines.append(_line(random, kind, _pattern(random)))
+        lines = [*lines, *_group(random)]
     ends = random.choice((("\n",), ("\n",), ("\r\n",), ("\r",), ("\n", "\r\n", "\r", "\n\n")))
     text = "".join(line + random.choice(ends) for line in lines)
     if random.random() < 0.2:
@@ -137,6 +146,7 @@ def make_questions(seed: int, files: int, paths: int) -> Iterable[Question]:
     random = Random(seed)
     for _ in range(files):
         file = make_file(random)
+        agent = random.choice(("acmebot", "acmebot", "otherbot", "AcmeBot"))
         near = re.findall(r"(?i)allow:? *([^#\r\n]+)", file.decode("utf-8", "replace"))
         for _ in range(paths):
             if near and random.random() < 0.75:
@@ -150,4 +160,4 @@ def make_questions(seed: int, files: int, paths: int) -> Iterable[Question]:
             else:
                 path = (_joined(random, 3) or "/") + random.choice(_PATH_ENDS)
                 path += random.choice(_QUERIES)
-            yield Question(file, path, random.choice(("acmebot", "acmebot", "otherbot", "AcmeBot")))
+            yield Question(file, path, agent)

@@ -10,8 +10,8 @@ import pytest
 from fetchers.policy.robots import ALLOW_ALL, is_allowed, judge_answer, normal_path
 from schemas.url import CrawlUrl, path_of
 from schemas.url import parse as parse_url
-from tests.unit.fetchers.robots_files import parse
 from tests.cases import of_kind
+from tests.unit.fetchers.robots_files import parse
 
 CASES = of_kind("robots")
 
