@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 
 from fetchers.policy import politeness
 from tests.cases import case, given
+from tests.unit.fetchers.robots_files import parse
 
 
 @pytest.mark.parametrize(("line", "expected"), given("rob-22"))
 def test_rob_22_crawl_delay(line: str, expected: float) -> None:
-    from fetchers.policy.robots import parse
-
     bounds = case("rob-22")["input"]
     said = parse(f"User-agent: *\n{line}\n".encode(), "acmebot").crawl_delay_s
     assert politeness.base_delay(bounds["floor_s"], said, bounds["cap_s"]) == expected

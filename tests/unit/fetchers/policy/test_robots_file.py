@@ -384,6 +384,12 @@ def test_memory_does_not_grow_with_what_is_not_for_us() -> None:
     assert peak < MAX_BYTES // 8
 
 
+def test_rules_that_others_share_with_us_are_kept_once() -> None:
+    reader = RobotsReader(AGENT, ORIGIN)
+    reader.feed(ALL + b"User-agent: acmebot\nDisallow: /p\n")
+    assert [group.rules for group in reader._groups._current] == [{"/p": False}]
+
+
 def test_a_line_without_an_end_does_not_grow() -> None:
     peak, _ = peak_bytes(b"x" * 1_000 for _ in range(MAX_BYTES // 1_000))
     assert peak < 8 * MAX_LINE_BYTES
