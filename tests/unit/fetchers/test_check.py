@@ -46,6 +46,15 @@ async def test_a_location_that_cannot_be_fetched_is_told_and_not_followed(tmp_pa
     assert hop["detail"].startswith("not followed: unsupported_scheme")
 
 
+async def test_a_robots_txt_that_is_not_obeyed_whole_is_told(tmp_path: Path) -> None:
+    async with Web() as web:
+        web.pages["/robots.txt"] = response(200, b"Sitemap: /" + b"x" * 5_000)
+        web.pages["/a"] = html()
+        report = await check(_url(web.url("/a")), settings_for(tmp_path, default_delay_s=0))
+    (hop,) = report["hops"]
+    assert hop["robots"] == web.url("/robots.txt") + ": 200, not obeyed whole: line"
+
+
 @pytest.mark.parametrize(
     ("path", "outcome"),
     [("/no", "robots_denied"), ("/gone", "http_4xx"), ("/loop", "too_many_redirects")],

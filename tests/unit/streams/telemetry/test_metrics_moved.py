@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from fetchers.policy.breaker import Breaker
+from fetchers.policy.robots_file import MAX_LINE_BYTES
 from parsers.worker.stage import ParseStage
 from schemas.crawl import CrawlSpec
 from schemas.reasons import Reason
@@ -21,7 +22,7 @@ from streams.dedup.work import DedupWork
 from streams.delivery.runtime import Runtime
 from streams.telemetry.metrics import Metrics
 from tests.metrics_faults import NEED_A_FAULT
-from tests.unit.fetchers.fakes import request_for, running
+from tests.unit.fetchers.fakes import FakeRuntime, Web, request_for, response, running
 
 Move = Callable[[Metrics, Path], Awaitable[None]]
 
@@ -51,12 +52,26 @@ async def breaker_open(metrics: Metrics, folder: Path) -> None:
         runtime.stage._refresh(metrics)
 
 
+def count_into(metrics: Metrics, runtime: FakeRuntime) -> None:
+    runtime.stage._context.metrics._children = metrics._children
+    runtime.stage._context.metrics._metrics = metrics._metrics
+
+
 async def deferred(metrics: Metrics, folder: Path) -> None:
     async with running(folder, CrawlSpec(crawl="c", delay_s=100.0)) as runtime:
-        runtime.stage._context.metrics._children = metrics._children
-        runtime.stage._context.metrics._metrics = metrics._metrics
+        count_into(metrics, runtime)
         runtime.seed(*(request_for(f"http://192.0.2.1/{number}") for number in range(4)))
         await runtime.until(lambda: runtime.counts["deferrals"] > 0)
+
+
+async def robots_cut(metrics: Metrics, folder: Path) -> None:
+    async with Web() as web, running(folder, CrawlSpec(crawl="c", delay_s=0.0)) as runtime:
+        count_into(metrics, runtime)
+        long = b"User-agent: *\nDisallow: /" + b"x" * 2 * MAX_LINE_BYTES
+        web.pages["/robots.txt"] = response(200, long)
+        runtime.seed(request_for(web.url("/a")))
+        await runtime.until(lambda: bool(web.paths()))
+    assert 'crawler_robots_cut_total{bound="line"} 1.0' in metrics.render().decode()
 
 
 async def child_died(metrics: Metrics, _: Path) -> None:
@@ -89,6 +104,7 @@ async def recovering(metrics: Metrics, _: Path) -> None:
 MOVES: dict[tuple[str, str], Move] = {
     ("fetcher", "crawler_breakers_open"): breaker_open,
     ("fetcher", "crawler_deferrals_total"): deferred,
+    ("fetcher", "crawler_robots_cut_total"): robots_cut,
     ("fetcher", "crawler_rejected_urls_total"): fetch_rejected,
     ("parser", "crawler_parse_process_deaths_total"): child_died,
     ("parser", "crawler_dead_letters_total"): parse_failed,
