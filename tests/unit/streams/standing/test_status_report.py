@@ -5,12 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from schemas.crawl import CrawlSpec
-from schemas.errors import ConfigError
 from schemas.topics import FETCH_REQUESTS, RETRY_TIERS, URLS
-from streams.cli._when import since_ms
 from streams.kafka.messages import Source
 from streams.standing.drain import Reading
 from streams.standing.status import Status, crawl_statuses, stage_statuses
@@ -86,23 +82,3 @@ def test_lag_by_stage_with_retries_apart() -> None:
     assert (parser.lag, parser.oldest_age_s, parser.topics) == (0, None, {})
     text = json.dumps(Status(NOW, (crawl(),), (dedup, fetcher, parser)).as_json())
     assert json.loads(text)["crawls"]["a"]["eta_s"] == 10.0
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("90s", NOW - 90_000),
-        ("2h", NOW - 7_200_000),
-        (" 7 d ", NOW - 604_800_000),
-        ("2023-11-14T22:13:20+00:00", NOW),
-        ("2023-11-14T22:13:20Z", NOW),
-    ],
-)
-def test_points_in_time(text: str, expected: int) -> None:
-    assert since_ms(text, NOW) == expected
-
-
-@pytest.mark.parametrize("text", ["", "yesterday", "5", "2h ago", "-1h", "2026-13-01"])
-def test_what_is_no_time(text: str) -> None:
-    with pytest.raises(ConfigError, match="is no time"):
-        since_ms(text, NOW)
