@@ -5,7 +5,6 @@ import json
 import fastavro
 import pytest
 
-from parsers.links.lru import Recent, RecentIds
 from parsers.worker import wire
 from parsers.worker.encode import encode_record
 from schemas.codec import decode, encode, versions
@@ -73,27 +72,6 @@ def test_a_record_always_fits_its_topic() -> None:
     assert read["issues"] == ["record_capped"]
     assert read["truncated"]
     assert read["text"]
-
-
-def test_recent_keeps_what_is_used() -> None:
-    recent: Recent[int, int] = Recent(20)
-    for at in range(100):
-        recent.put(at, -at)
-        assert recent.get(at) == -at
-        recent.get(0)
-    assert recent.get(0) == 0
-    assert recent.get(50) is None
-    assert len(recent) <= 20
-
-
-def test_recent_ids_keep_what_is_used() -> None:
-    ids = RecentIds(20)
-    for at in range(100):
-        ids.add(str(at).encode())
-        assert str(at).encode() in ids
-        assert at == 0 or b"0" in ids
-    assert b"50" not in ids
-    assert len(ids) <= 20
 
 
 def test_facts_are_json() -> None:
