@@ -6,9 +6,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from parsers.data import extract
-from parsers.validate import check_selectors
-from schemas.crawl import CrawlSpec, parse_spec
-from schemas.errors import ConfigError
 from tests.unit.parsers.parsing import parsed
 
 if TYPE_CHECKING:
@@ -113,31 +110,6 @@ def test_absent_and_unconvertible_values_are_null_and_noted() -> None:
 )
 def test_numbers(text: str, value: float | None) -> None:
     assert extract.number(text) == value
-
-
-def test_every_problem_of_a_spec_is_named() -> None:
-    spec = CrawlSpec.model_validate(
-        {
-            "crawl": "c",
-            "plugins": ["absent"],
-            "extract": {
-                "bad": {"css": "a[["},
-                "fine": {"css": "li:nth-child(2n+1):not(.x) > a"},
-                "outer": {"css": "li", "regex": "x", "fields": {"inner": {"css": "::::"}}},
-                "mixed": {"css": "a", "type": "html", "attribute": "href"},
-            },
-        }
-    )
-    found = check_selectors(spec)
-    assert [line.partition(": ")[0] for line in found] == [
-        "extract.bad.css",
-        "extract.outer",
-        "extract.outer.fields.inner.css",
-        "extract.mixed",
-        "plugins",
-    ]
-    with pytest.raises(ConfigError, match="bad regular expression"):
-        parse_spec({"crawl": "c", "extract": {"a": {"css": "a", "regex": "("}}})
 
 
 class _Point:
