@@ -1,16 +1,10 @@
 from __future__ import annotations
 
 import json
-import random
-import statistics
-from itertools import combinations
-from zlib import crc32
 
 import pytest
 
-from parsers.data.simhash import distance, simhash
 from parsers.data.structured import dump_list, dumps, json_ld
-from parsers.text.dates import iso, parse_ms, past_ms
 from tests.cases import given
 from tests.unit.parsers.parsing import parsed
 
@@ -99,88 +93,3 @@ def test_microdata() -> None:
             },
         }
     ]
-
-
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
-        ("2020-02-03", "2020-02-03T00:00:00Z"),
-        ("2020-02-03T04:05:06Z", "2020-02-03T04:05:06Z"),
-        ("2020-02-03 04:05", "2020-02-03T04:05:00Z"),
-        ("2020-02-03T04:05:06.789+02:00", "2020-02-03T02:05:06Z"),
-        ("20200203T040506-0130", "2020-02-03T05:35:06Z"),
-        ("2020-02", "2020-02-01T00:00:00Z"),
-        ("2020", "2020-01-01T00:00:00Z"),
-        ("Wed, 21 Oct 2015 07:28:00 GMT", "2015-10-21T07:28:00Z"),
-        ("21 Oct 2015 07:28 +0200", "2015-10-21T05:28:00Z"),
-        ("3 March 2021", "2021-03-03T00:00:00Z"),
-        ("Published on March 3rd, 2021 by me", "2021-03-03T00:00:00Z"),
-        ("3. Dec. 2021", "2021-12-03T00:00:00Z"),
-        ("03.12.2021", "2021-12-03T00:00:00Z"),
-        ("2016-12-31T23:59:60Z", "2016-12-31T23:59:59Z"),
-        ("0000-00-00", None),
-        ("2020-13-01", None),
-        ("2016-03-01T01:02:03Z 2015-01-01", None),
-        ("soon", None),
-        ("", None),
-        ("3 Foo 2021", None),
-        ("99999999999999999999", None),
-        ("12:99 x", None),
-    ],
-)
-def test_dates(text: str, wanted: str | None) -> None:
-    found = parse_ms(text)
-    assert (None if found is None else iso(found)) == wanted
-
-
-def test_dates_before_the_web_or_in_the_future_are_unknown() -> None:
-    assert past_ms("1970-01-01", 1_700_000_000_000) is None
-    assert past_ms("2030-01-01", 1_700_000_000_000) is None
-    assert past_ms("2023-11-14T22:13:21Z", 1_700_000_000_000) == 1_700_000_001_000
-
-
-def test_simhash_is_stable_and_near_for_near_texts() -> None:
-    words = [f"word{at}" for at in range(400)]
-    text = " ".join(words)
-    other = " ".join([*words[:200], "changed", *words[201:]])
-    assert simhash(text) == simhash(text.upper().replace(" ", "\n"))
-    assert distance(simhash(text), simhash(other)) <= 6
-    assert distance(simhash(text), simhash(" ".join(reversed(words)))) > 12
-    assert simhash("two words") == 0
-    assert simhash("a fixed text of six words") == simhash("a fixed text of six words")
-    assert -(1 << 63) <= simhash(text) < 1 << 63
-
-
-@pytest.mark.parametrize("words", [3, 12, 1_023, 1_024, 1_025, 20_000, 20_100])
-def test_simhash_equals_the_plain_definition(words: int) -> None:
-    def hash64(word: str) -> int:
-        return crc32(word.encode()) * 0x9E3779B1
-
-    def rotate(number: int, by: int) -> int:
-        return ((number << by) | (number >> (64 - by))) & ((1 << 64) - 1)
-
-    made = [f"{'wörd' if at % 3 else 'x'}{at * at % 977}" for at in range(words)]
-    hashes = [hash64(word) for word in made[:20_000]]
-    grams = [
-        a ^ rotate(b, 21) ^ rotate(c, 42)
-        for a, b, c in zip(hashes, hashes[1:], hashes[2:], strict=False)
-    ]
-    value = 0
-    for lane in range(64):
-        ones = sum((gram >> lane) & 1 for gram in grams)
-        value |= (ones > len(grams) / 2) << lane
-    assert simhash(" ".join(made)) & ((1 << 64) - 1) == value
-
-
-def test_simhashes_of_unrelated_texts_differ_in_half_of_the_bits() -> None:
-    rng = random.Random(5)
-    texts = [
-        simhash(" ".join(f"{rng.choice('abcdefgh')}{rng.randrange(3_000)}" for _ in range(300)))
-        for _ in range(120)
-    ]
-    apart = [distance(one, other) for one, other in combinations(texts, 2)]
-    assert 31 < statistics.mean(apart) < 33
-    assert statistics.stdev(apart) < 4.5
-    for bit in range(64):
-        ones = sum((value >> bit) & 1 for value in texts)
-        assert 30 < ones < 90
