@@ -51,6 +51,9 @@ class CrawlSpec(BaseModel):
     """Names of query parameters, besides trackers and session ids, that dedup ignores."""
     calendar_budget: Annotated[int, Field(ge=1)] = 500
     """URLs of one calendar-like shape per host; the rest is counted as `calendar_trap`."""
+    trap_budget: Annotated[int, Field(ge=1)] | None = 200
+    """URLs per host, ever deeper or ever new variants, taken in a row from pages that only repeat
+    what it told before; the rest is counted as `trap`. None: no limit."""
 
     delay_s: NonNegative = 1.0
     """Least time between two requests to a host. 0 also turns the adaptive part off."""

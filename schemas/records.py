@@ -30,6 +30,7 @@ class UrlBatch(TypedDict):
     redirects: list[str]
     seeded_at: int
     discovered_at: int
+    sketch: NotRequired[bytes | None]
     links: list[Link]
 
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from parsers.links.lru import RecentIds
 from parsers.links.resolve import Target
 from schemas.admission import Rules, refuse_batch, refuse_url
 from schemas.reasons import Reason
+from schemas.shapes import may_grow, shape
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Callable, Container
 
     from schemas.records import FetchResult, Link, UrlBatch
 
@@ -31,10 +33,16 @@ class LinkSink:
         rules: of its crawl.
         known: URL ids already delivered to `urls` for this crawl; they are not sent again.
         now_ms: when the links were found.
+        shown: sketches of pages before this one.
     """
 
     def __init__(
-        self, result: FetchResult, rules: Rules, known: Container[bytes], now_ms: int
+        self,
+        result: FetchResult,
+        rules: Rules,
+        known: Container[bytes],
+        now_ms: int,
+        shown: RecentIds | None = None,
     ) -> None:
         self._result = result
         self._rules = rules
@@ -44,13 +52,25 @@ class LinkSink:
         self._open: dict[tuple[str, str, int], list[Link]] = {}
         self._own = result["url_id"]
         self._sent: set[bytes] = {self._own}
+        self._shown = shown
+        self._sketched = False
+        self._sketch: bytes | None = None
+        self._repeats = False
+        self.content: Callable[[], bytes | None] | None = None
+        """The document's sketch, made only where its links may lead into an endless space."""
         self.counts: dict[str, int] = {}
         self.full: list[UrlBatch] = []
         """Messages that are complete; the caller may take them at any time."""
 
     @property
     def sent(self) -> list[bytes]:
-        """Ids of links that were put into messages, the last ones where they are very many."""
+        """Ids of links that were put into messages, the last ones where they are very many.
+
+        None of a page that repeats an earlier one: dedup may refuse its links, and another page's
+        word for the same ones must reach it then.
+        """
+        if self._repeats:
+            return []
         return [identity for identity in self._sent if identity != self._own]
 
     def count(self, name: str, by: int = 1) -> None:
@@ -130,6 +150,7 @@ class LinkSink:
     def _emit(self, host: str, via: str, depth: int, links: list[Link]) -> None:
         result = self._result
         self.count("links_sent", len(links))
+        sketch = self._sketch_for(links) if host == result["host"] else None
         self.full.append(
             {
                 "crawl": result["crawl"],
@@ -141,6 +162,20 @@ class LinkSink:
                 "redirects": [],
                 "seeded_at": result["seeded_at"],
                 "discovered_at": self._now_ms,
+                "sketch": sketch,
                 "links": links,
             }
         )
+
+    def _sketch_for(self, links: list[Link]) -> bytes | None:
+        if self._sketched or self.content is None or self._rules.spec.trap_budget is None:
+            return self._sketch
+        page = shape(self._result["url"])
+        if not any(may_grow(page, link["url"]) for link in links):
+            return None
+        self._sketched = True
+        self._sketch = self.content()
+        if self._sketch is not None and self._shown is not None:
+            self._repeats = self._sketch in self._shown
+            self._shown.add(self._sketch)
+        return self._sketch

@@ -9,6 +9,7 @@ from parsers.data import structured
 from parsers.data.extract import Extracted, PageView, run_plugins, select
 from parsers.data.main_text import main_text
 from parsers.data.simhash import simhash
+from parsers.data.sketch import sketch_of
 from parsers.documents import guard, robots_meta
 from parsers.documents.bodies import markup as utf8_markup
 from parsers.documents.html import Document
@@ -47,6 +48,7 @@ def read_page(work: Parsing, joined: tuple[bytes, bool]) -> Failure | None:
     metas = [(meta.name, meta.content) for meta in page.metas]
     work.allowed |= robots_meta.of_meta(metas, work.agent, work.now_ms)
     base = work.resolver.within(base_of(work.result["url"], page.base), encoding.name)
+    work.sink.content = lambda: sketch_of(page)
     _links(work, page, base)
     _describe(work, page)
     if b"itemscope" in markup:

@@ -15,6 +15,7 @@ from parsers.documents import kind, robots_meta
 from parsers.documents.bodies import Gunzip, join, peek
 from parsers.documents.page import MAX_TEXT_CHARS
 from parsers.links.batches import LinkSink
+from parsers.links.lru import RecentIds
 from parsers.links.resolve import Resolver
 from parsers.records.blank import blank_record
 from parsers.records.html import extract, read_page
@@ -34,6 +35,9 @@ from schemas.url import parse as parse_url
 MAX_HTML_BYTES: Final = 16 * 1024 * 1024
 MAX_PLUGIN_BYTES: Final = 16 * 1024 * 1024
 """Bytes of a body that is no HTML which a plug-in is given."""
+
+SHOWN_PAGES: Final = 4_000
+"""Sketches of pages remembered, about 100 bytes each."""
 
 __all__ = ["CrawlParser", "Failure", "Parsed", "Steps", "parse"]
 
@@ -62,6 +66,7 @@ class CrawlParser:
         self._max_html_bytes = max_html_bytes
         self._resolver = Resolver(rules)
         self._config_hash = rules.spec.config_hash
+        self._shown = RecentIds(SHOWN_PAGES)
 
     def parse(self, result: FetchResult, body: bytes, now_ms: int) -> Parsed | Failure:
         """Parse a body that is at hand."""
@@ -99,7 +104,7 @@ class CrawlParser:
             max_html_bytes=self._max_html_bytes,
             now_ms=now_ms,
             record=blank_record(result, now_ms, self._config_hash),
-            sink=LinkSink(result, self._rules, self._known, now_ms),
+            sink=LinkSink(result, self._rules, self._known, now_ms, self._shown),
         )
 
 

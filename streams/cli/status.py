@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 ORDER: Final = 45
 _SPAN_S: Final = 3.0
+_TRAPS: Final = 5
+"""Hosts named for each crawl; `--json` has all that are counted."""
 
 
 def register(app: typer.Typer) -> None:
@@ -65,9 +67,9 @@ async def _status(settings: Settings, *, as_json: bool, watch: bool) -> None:
                 if as_json:
                     print(json.dumps(found.as_json()), flush=True)
                 elif live is not None:
-                    live.update(_tables(found), refresh=True)
+                    live.update(tables(found), refresh=True)
                 else:
-                    out().print(_tables(found))
+                    out().print(tables(found))
                 if not watch:
                     return
 
@@ -83,10 +85,14 @@ async def _look(
     return Status(reading.at, crawls, stage_statuses(reading, oldest))
 
 
-def _tables(found: Status) -> Group:
+def tables(found: Status) -> Group:
+    """What a person is shown."""
     from rich.console import Group
 
-    return Group(_crawl_table(found), _stage_table(found))
+    tables = [_crawl_table(found), _stage_table(found)]
+    if any(crawl.counts.trapped for crawl in found.crawls):
+        tables.insert(1, _trap_table(found))
+    return Group(*tables)
 
 
 def _crawl_table(found: Status) -> Table:
@@ -118,6 +124,19 @@ def _crawl_table(found: Status) -> Table:
         )
     if not found.crawls:
         table.add_row("no crawl yet")
+    return table
+
+
+def _trap_table(found: Status) -> Table:
+    """The hosts whose spaces were found to be endless, the worst first."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table("crawl", "endless space", box=box.SIMPLE)
+    table.add_column("links refused", justify="right")
+    for crawl in found.crawls:
+        for host, refused in list(crawl.counts.trapped.items())[:_TRAPS]:
+            table.add_row(crawl.crawl, host, f"{refused:,}")
     return table
 
 

@@ -20,6 +20,8 @@ from streams.telemetry.metrics import Counts
 
 PAGES: Final = "pages"
 """Counter of fetched pages (2xx); it feeds `CrawlSpec.max_pages`."""
+TRAPPED: Final = "trapped."
+"""Prefix of dedup's counters of links refused in the endless space of a host, which follows."""
 FETCHER_STAGE: Final = FETCHER_GROUP.removesuffix("s")
 
 

@@ -22,6 +22,7 @@ _FIELDS: Final = [
     "redirects array",
     "seeded_at long",
     "discovered_at long",
+    "sketch ['null', 'fixed']",
     "links array",
 ]
 _LINK: Final = [
@@ -30,6 +31,9 @@ _LINK: Final = [
     "priority int",
     "lastmod_at ['null', 'long']",
 ]
+
+
+SKETCH_BYTES: Final = 20
 
 
 class _OddError(Exception):
@@ -87,6 +91,14 @@ def _read(data: bytes) -> UrlBatch:
         count, at = _long(data, at)
     seeded_at, at = _long(data, at)
     discovered_at, at = _long(data, at)
+    sketch: bytes | None = None
+    branch = data[at]
+    at += 1
+    if branch == 2:
+        sketch = data[at : at + SKETCH_BYTES]
+        at += SKETCH_BYTES
+    elif branch:
+        raise _OddError
     links: list[Link] = []
     count, at = _long(data, at)
     while count:
@@ -106,6 +118,7 @@ def _read(data: bytes) -> UrlBatch:
         "redirects": redirects,
         "seeded_at": seeded_at,
         "discovered_at": discovered_at,
+        "sketch": sketch,
         "links": links,
     }
 

@@ -1,10 +1,11 @@
 """What dedup does with one batch: pure, so that a replay decides as the first run did.
 
-The table `seen` has two kinds of rows:
+The table `seen` has these kinds of rows, and those of `traps`:
 
 * URL id (16 bytes) -> the position of its first sighting on `urls`: epoch (2 bytes), partition
   (2), offset (8), big-endian. The epoch is the partition count, so that no position of a
-  re-partitioned topic equals one from before.
+  re-partitioned topic equals one from before. One more byte follows where the URL was admitted on
+  account (`traps`).
 * `c` and a hash (17 bytes) -> how many URLs of one calendar-like shape were admitted (4 bytes).
 * `r` and a hash (17 bytes) -> the position of a URL that a redirect chain leads back to. The
   fetcher asks it again if a cookie was set since, or tells it as a loop; either way the chain has
@@ -12,14 +13,14 @@ The table `seen` has two kinds of rows:
 
 A URL is new when its id is absent. An id whose row holds the position in hand was admitted by an
 earlier run of this very message: it is admitted again whatever the rules say by now, so that a
-replay is no second judgement, and it counts no second time against the calendar budget. Every
-other row means a duplicate.
+replay is no second judgement, and it counts no second time against a budget. Every other row means
+a duplicate.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
@@ -32,9 +33,7 @@ from schemas.records import Link, UrlBatch
 from schemas.topics import partition_of
 from schemas.url import Rejected, chain_ids, parse, url_id
 from streams.dedup.seeds import SEED, seed_payload
-
-Lookup = Callable[[list[bytes]], Sequence[bytes | None]]
-"""Values of keys in `seen`, in order; None where absent."""
+from streams.dedup.traps import POSITION_BYTES, Doubt, Lookup, Source, doubt
 
 REKEY_LINKS: Final = 1_000
 """Most links in one re-keyed batch: keeps it far below the message limit of the topic."""
@@ -89,6 +88,8 @@ class Decision:
     """Batches of hosts that other partitions own, to be produced to `urls` again."""
     letters: list[Letter] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
+    trapped: dict[str, int] = field(default_factory=dict)
+    """Links refused because their host's space is endless, by host; among the counts as well."""
 
     def count(self, name: str, amount: int = 1) -> None:
         """Add to a counter of the crawl; zero adds no name."""
@@ -227,7 +228,7 @@ def _judge(
     for (key, link), value in zip(links.items(), seen(list(links)), strict=True):
         if value is None:
             strangers.append((key, link))
-        elif value == mark:
+        elif value == mark or (len(value) > POSITION_BYTES and value.startswith(mark)):
             again.append(link)
         else:
             duplicates += 1
@@ -236,21 +237,63 @@ def _judge(
         if refusal is not None:
             decision.count(f"rejected.{refusal}", len(strangers))
         else:
-            calendar = _Calendar(decision.crawl, host, rules.spec.calendar_budget, seen)
-            for key, link in strangers:
-                reason = refuse_url(rules, link["url"], depth) or calendar.refuse(link["url"])
-                if reason is not None:
-                    decision.count(f"rejected.{reason}")
-                    continue
-                decision.rows[key] = mark
-                fresh.append(link)
-            decision.rows.update(calendar.rows)
+            fresh = _fresh(batch, host, strangers, mark, rules, seen, decision)
     if fresh:
         decision.admitted.append(Admission(host, scope_host, fresh))
     if again:
         decision.replayed.append(Admission(host, scope_host, again))
     decision.count("admitted", len(fresh) + len(again))
     decision.count("duplicates", duplicates)
+
+
+def _fresh(
+    batch: UrlBatch,
+    host: str,
+    strangers: list[tuple[bytes, Link]],
+    mark: bytes,
+    rules: Rules,
+    seen: Lookup,
+    decision: Decision,
+) -> list[Link]:
+    """The URLs without a row that may enter; their rows, and the counts of the others."""
+    calendar = _Calendar(decision.crawl, host, rules.spec.calendar_budget, seen)
+    trap = _doubt(batch, host, rules, seen, decision)
+    fresh: list[Link] = []
+    for key, link in strangers:
+        href = link["url"]
+        account: bytes | None = b""
+        reason = refuse_url(rules, href, batch["depth"])
+        if reason is None and trap is not None:
+            account = trap.account(href)
+        if account is None:
+            reason = Reason.TRAP
+            decision.trapped[host] = decision.trapped.get(host, 0) + 1
+        reason = reason or calendar.refuse(href)
+        if reason is not None or account is None:
+            decision.count(f"rejected.{reason}")
+            continue
+        if account and trap is not None:
+            trap.charge(account)
+        decision.rows[key] = mark + account
+        fresh.append(link)
+    decision.rows.update(calendar.rows)
+    if trap is not None:
+        decision.rows.update(trap.rows)
+    return fresh
+
+
+def _doubt(
+    batch: UrlBatch, host: str, rules: Rules, seen: Lookup, decision: Decision
+) -> Doubt | None:
+    """What to think of the page that these links of its own host come from; None: nothing."""
+    sketch, budget = batch.get("sketch"), rules.spec.trap_budget
+    if sketch is None or budget is None or batch["depth"] == 0:
+        return None
+    page = parse(batch["referrer"])
+    if isinstance(page, Rejected) or page.host != host:
+        return None
+    known = url_id(decision.crawl, page.href, rules.ignore_params)
+    return doubt(Source(decision.crawl, host, page.href, known, sketch), budget, seen)
 
 
 class _Calendar:

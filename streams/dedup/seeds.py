@@ -65,6 +65,7 @@ def seed_batch(crawl: str, links: list[Link]) -> UrlBatch:
         "redirects": [],
         "seeded_at": 0,
         "discovered_at": 0,
+        "sketch": None,
         "links": links,
     }
 

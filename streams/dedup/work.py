@@ -18,7 +18,7 @@ from schemas.reasons import Reason
 from schemas.records import UrlBatch
 from schemas.topics import PROGRESS, URLS
 from streams.crawls.directory import Directory
-from streams.crawls.progress import ProgressBook, progress_key
+from streams.crawls.progress import TRAPPED, ProgressBook, progress_key
 from streams.deadletters.letter import dead_letter
 from streams.dedup import fastread, requests, seeds
 from streams.dedup.lane import Lane, Work
@@ -41,6 +41,8 @@ MAX_HELD_BYTES: Final = 32 * 1024 * 1024
 UNKNOWN_CRAWL_WAIT_S: Final = 5.0
 """How long a batch waits for the spec of its crawl, which may be on its way."""
 _UNKNOWN_CRAWL_MEMORY_S: Final = 30.0
+MAX_TRAPS: Final = 20
+"""Hosts of a partition and crawl that are named with their endless spaces; others only count."""
 _DIRECTORY_S: Final = 30.0
 
 
@@ -76,6 +78,7 @@ class DedupWork:
         self.pulse = pulse
         self._still_ours: asyncio.Future[bool] | None = None
         self._unknown: dict[str, float] = {}
+        self._named: dict[tuple[int, str], set[str]] = {}
         self._publishing: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -100,6 +103,7 @@ class DedupWork:
         self.book.revoked([Source(URLS, number) for number in range(self.settings.partitions)])
         self._generation = generation
         self._still_ours = None
+        self._named.clear()
         self.metrics.inc("crawler_rebalances_total")
         for number in partitions:
             self._lanes[number] = Lane(
@@ -246,6 +250,9 @@ class DedupWork:
             if decision.counts:
                 counts[decision.crawl] = decision.counts
                 self._tally(decision)
+            if decision.trapped:
+                traps = self._traps(message.partition, batch, decision)
+                counts[decision.crawl] = {**decision.counts, **traps}
         size_bytes = len(message.value) + 64 * len(rows)
         return Work(message, pairs, rows, outs, counts, timestamp_ms, size_bytes)
 
@@ -261,6 +268,28 @@ class DedupWork:
         if known:
             self.metrics.inc("crawler_dedup_urls_total", "known", by=known)
         self.metrics.count({decision.crawl: decision.counts})
+
+    def _traps(self, partition: int, batch: UrlBatch, decision: Decision) -> dict[str, int]:
+        """Counters of the hosts whose spaces are endless, for `crawl status`: so many at most."""
+        named = self._named.get((partition, decision.crawl))
+        if named is None:
+            known = self.directory.totals.of(STAGE, Source(URLS, partition), decision.crawl)
+            named = {name for name in known if name.startswith(TRAPPED)}
+            self._named[partition, decision.crawl] = named
+        found = {}
+        for host, refused in decision.trapped.items():
+            name = TRAPPED + host
+            if name not in named and len(named) < MAX_TRAPS:
+                named.add(name)
+                log.warning(
+                    "an endless space: the trap budget of a host is spent",
+                    crawl=decision.crawl,
+                    host=host,
+                    page=batch["referrer"],
+                )
+            if name in named:
+                found[name] = refused
+        return found
 
     def _letter(self, message: Any, letter: Letter) -> Out:
         self.metrics.inc("crawler_dead_letters_total", letter.reason)

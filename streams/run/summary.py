@@ -70,6 +70,7 @@ class Summary:
             ("failed", _reasons(counts.failed)),
             ("disregarded", _reasons(counts.disregarded)),
             ("rejected", _reasons(counts.rejected)),
+            ("in traps", _reasons(counts.trapped)),
             ("duplicates", _number(counts.duplicates)),
             ("retries", _number(counts.retries)),
             ("waiting", f"{self.waiting:,} attempts are due later" if self.waiting else ""),

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-_PREFIXES: Final = ("failed.", "disregarded.", "rejected.")
+from streams.crawls.progress import TRAPPED
+
+_PREFIXES: Final = ("failed.", "disregarded.", "rejected.", TRAPPED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,8 @@ class Counts:
     disregarded: Mapping[str, int] = field(default_factory=dict)
     rejected: Mapping[str, int] = field(default_factory=dict)
     """Links refused at admission, by reason."""
+    trapped: Mapping[str, int] = field(default_factory=dict)
+    """Of those with the reason `trap`, the ones in endless spaces, by host."""
 
     @property
     def ended(self) -> int:
@@ -69,6 +73,7 @@ def fold(stages: Mapping[str, Mapping[str, int]]) -> Counts:
         failed=_largest_first(groups["failed."]),
         disregarded=_largest_first(groups["disregarded."]),
         rejected=_largest_first(groups["rejected."]),
+        trapped=_largest_first(groups[TRAPPED]),
     )
 
 

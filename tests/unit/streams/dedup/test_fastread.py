@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import io
 from typing import Any
 
+import fastavro
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -33,6 +35,7 @@ batches = st.fixed_dictionaries(
         "redirects": st.lists(text, max_size=3),
         "seeded_at": long,
         "discovered_at": long,
+        "sketch": st.none() | st.binary(min_size=20, max_size=20),
         "links": st.lists(link, max_size=3),
     }
 )
@@ -48,6 +51,14 @@ def test_equals_the_codec(batch: UrlBatch) -> None:
     assert read_batch(codec.encode("url-batch", batch)) == batch
 
 
+def test_a_batch_of_the_first_version_is_read_without_a_sketch() -> None:
+    first = codec.versions("url-batch")[0]
+    batch = {**seed_batch("c", []), "referrer": "http://a.example/"}
+    body = io.BytesIO()
+    fastavro.schemaless_writer(body, first.parsed, batch)
+    assert read_batch(first.header + body.getvalue()) == {**batch, "sketch": None}
+
+
 def outcome(read: Any, data: bytes) -> Any:
     try:
         return read(data)
@@ -57,7 +68,10 @@ def outcome(read: Any, data: bytes) -> Any:
 
 WHOLE = codec.encode(
     "url-batch",
-    seed_batch("c", [{"url": "u", "url_id": bytes(16), "priority": 1, "lastmod_at": 5}]),
+    {
+        **seed_batch("c", [{"url": "u", "url_id": bytes(16), "priority": 1, "lastmod_at": 5}]),
+        "sketch": b"a sketch of the page",
+    },
 )
 
 

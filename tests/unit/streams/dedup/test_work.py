@@ -19,10 +19,12 @@ from schemas.topics import (
     SEEN_CHANGELOG,
     URLS,
 )
+from schemas.url import url_id
 from streams.crawls.progress import Totals
 from streams.dedup import outlet as outlets
 from streams.dedup import work as works
 from streams.dedup.outlet import KafkaOutlet
+from streams.dedup.seeds import seed_batch
 from streams.dedup.store import SeenStore
 from streams.dedup.work import DedupWork
 from streams.kafka.messages import Out
@@ -298,3 +300,60 @@ async def test_what_became_anothers_in_a_standstill_is_neither_sent_nor_acked(
     await bench.take(1, b"https://a.example/")
     await bench.settle(1)
     assert bench.outlet.sent
+
+
+def repeat(path: str, host: str = "a.example") -> bytes:
+    """A message of a page that tells what all others do, with two links that deepen it."""
+    page = f"http://{host}{path}x/"
+    links: list[Any] = [
+        {"url": url, "url_id": url_id("default", url), "priority": 0, "lastmod_at": None}
+        for url in (f"{page}a/", f"{page}b/")
+    ]
+    batch = {
+        **seed_batch("default", links),
+        "host": host,
+        "via": "link",
+        "depth": 1,
+        "scope_host": host,
+        "referrer": page,
+        "sketch": bytes(20),
+    }
+    return codec.encode("url-batch", batch)
+
+
+async def test_hosts_of_endless_spaces_are_counted_and_told_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[dict[str, Any]] = []
+    monkeypatch.setattr(works.log, "warning", lambda _, **fields: told.append(fields))
+    spec = CrawlSpec(crawl="default", trap_budget=1)
+    bench.directory.specs["default"] = compile_rules(spec)
+    for offset, path in enumerate(("/", "/q/", "/r/", "/s/")):
+        await bench.take(offset, repeat(path))
+    await bench.settle(4)
+    bench.work.committed({TP(URLS, 0): 4})
+    counts = bench.work.book.totals.counters()["default"]["dedup"]
+    assert counts["rejected.trap"] == counts["trapped.a.example"] == 5
+    assert told == [
+        {"crawl": "default", "host": "a.example", "page": "http://a.example/q/x/"},
+    ]
+
+
+async def test_so_many_hosts_are_named_and_the_others_counted(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(works, "MAX_TRAPS", 2)
+    spec = CrawlSpec(crawl="default", trap_budget=1)
+    bench.directory.specs["default"] = compile_rules(spec)
+    hosts = ["a.example", "b.example", "c.example"]
+    messages = [repeat(path, host=host) for host in hosts for path in ("/", "/q/")]
+    for offset, value in enumerate(messages):
+        await bench.take(offset, value)
+    await bench.settle(6)
+    bench.work.committed({TP(URLS, 0): 6})
+    counts = bench.work.book.totals.counters()["default"]["dedup"]
+    assert counts["rejected.trap"] == 3
+    assert sorted(name for name in counts if name.startswith("trapped.")) == [
+        "trapped.a.example",
+        "trapped.b.example",
+    ]

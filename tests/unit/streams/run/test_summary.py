@@ -14,7 +14,13 @@ from streams.run.summary import Summary, duration, size
 from streams.standing.counts import Counts, fold
 
 STAGES = {
-    "dedup": {"admitted": 20, "duplicates": 7, "rejected.out_of_scope": 2},
+    "dedup": {
+        "admitted": 20,
+        "duplicates": 7,
+        "rejected.out_of_scope": 2,
+        "trapped.b.example": 3,
+        "trapped.a.example": 5,
+    },
     "fetcher": {
         "pages": 10,
         "fetched": 12,
@@ -55,6 +61,7 @@ def test_fold_sums_reasons_over_stages_largest_first() -> None:
     assert (counts.pages, counts.redirects, counts.records, counts.duplicates) == (10, 2, 12, 7)
     assert list(counts.failed.items()) == [("http_4xx", 3), ("incomplete", 1)]
     assert counts.rejected == {"out_of_scope": 7, "budget_spent": 2}
+    assert list(counts.trapped.items()) == [("a.example", 5), ("b.example", 3)]
     assert counts.disregarded == {"robots_denied": 2}
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 from typing import Any
+
+from rich.console import Console
 
 from schemas.crawl import CrawlSpec
 from schemas.topics import FETCH_REQUESTS, RETRY_TIERS, URLS
+from streams.cli.status import tables
 from streams.kafka.messages import Source
 from streams.standing.drain import Reading
 from streams.standing.status import Status, crawl_statuses, stage_statuses
@@ -63,6 +68,24 @@ def test_default_is_hidden_until_it_does_something() -> None:
 def test_counters_without_a_spec_are_shown() -> None:
     (found,) = crawl_statuses([], COUNTERS, {}, 0.0)
     assert (found.crawl, found.state, found.pages_per_s) == ("a", "unknown", 0.0)
+
+
+def test_hosts_of_endless_spaces_are_in_the_table_the_worst_first() -> None:
+    trapped = {"trapped.a.example": 5, "trapped.b.example": 1_700}
+    counters = {"a": {"dedup": {"rejected.trap": 1_705, **trapped}}}
+    crawls = crawl_statuses([CrawlSpec(crawl="a")], counters, counters, 0.0)
+    told = Status(NOW, crawls, ())
+    assert told.as_json()["crawls"]["a"]["counts"]["trapped"] == {
+        "b.example": 1_700,
+        "a.example": 5,
+    }
+    console = Console(file=io.StringIO(), width=120)
+    console.print(tables(told))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "1,705 rejected" in text
+    assert re.search(r"a +b\.example +1,700 *\n +a +a\.example +5", text)
+    console.print(tables(Status(NOW, (crawl(),), ())))
+    assert console.file.getvalue().count("endless space") == 1  # type: ignore[attr-defined]
 
 
 def test_lag_by_stage_with_retries_apart() -> None:
