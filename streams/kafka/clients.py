@@ -18,7 +18,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.client import AIOKafkaClient
+from aiokafka.client import AIOKafkaClient, ConnectionGroup
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import KafkaConnectionError
 from aiokafka.structs import OffsetAndMetadata
@@ -27,8 +27,11 @@ from schemas.errors import ConfigError
 from schemas.topics import MAX_MESSAGE_BYTES, physical
 from streams.kafka.pace import Pace
 from streams.settings import Settings
+from streams.telemetry.outage_filter import OUTAGE
 
 _POLL_INTERVAL_S = 1_800
+_UPDATE_PAUSE_S = 0.1
+"""As aiokafka waits after a request that failed."""
 
 
 def bootstrap(settings: Settings) -> str:
@@ -96,7 +99,7 @@ def make_consumer(
         "request_timeout_ms": 30_000,
     }
     consumer = PacedConsumer(**(options | overrides))
-    _insist_on_brokers(consumer._client)  # noqa: SLF001 - see there
+    _correct(consumer._client)  # noqa: SLF001 - see there
     return consumer
 
 
@@ -168,15 +171,74 @@ def make_producer(settings: Settings, **overrides: Any) -> AIOKafkaProducer:
         "request_timeout_ms": 30_000,
     }
     producer = AIOKafkaProducer(**(options | overrides))
-    _insist_on_brokers(producer.client)
+    _correct(producer.client)
     return producer
 
 
 def make_admin(settings: Settings) -> AIOKafkaAdminClient:
     """An admin client, not started."""
     admin = AIOKafkaAdminClient(**connection(settings), request_timeout_ms=30_000)
-    _insist_on_brokers(admin._client)  # noqa: SLF001 - see there
+    _correct(admin._client)  # noqa: SLF001 - see there
     return admin
+
+
+def _correct(client: AIOKafkaClient) -> None:
+    """What no client of ours goes without."""
+    _insist_on_brokers(client)
+    _pause_between_updates(client)
+    _report_connections(client)
+
+
+def _pause_between_updates(client: AIOKafkaClient) -> None:
+    """Wait a moment after metadata that help nobody.
+
+    A producer with a message for a partition that has no leader asks for metadata again at once,
+    for as long as the leader is away: 20,000 attempts a second while no broker can be reached.
+    """
+    update = client._metadata_update  # noqa: SLF001 - it has no setting for this
+
+    async def patient(cluster: Any, topics: Any) -> bool:
+        updated = bool(await update(cluster, topics))
+        if not updated or _leaderless(cluster, topics or ()):
+            await asyncio.sleep(_UPDATE_PAUSE_S)
+        return updated
+
+    client._metadata_update = patient  # noqa: SLF001 - as above
+
+
+def _leaderless(cluster: Any, topics: Iterable[str]) -> bool:
+    """Whether any partition of these topics has no leader."""
+    return any(
+        cluster.leader_for_partition(TopicPartition(topic, number)) in (None, -1)
+        for topic in topics
+        for number in cluster.partitions_for_topic(topic) or ()
+    )
+
+
+def _report_connections(client: AIOKafkaClient) -> None:
+    """Say when a connection was made: aiokafka logs failures only, so no log tells their end."""
+    connection_to = client._get_conn  # noqa: SLF001 - it has no event for this
+    bootstrap = client.bootstrap
+    open_connections = client._conns  # noqa: SLF001 - as above
+
+    def addresses() -> dict[str, str]:
+        return {str(one.nodeId): f"{one.host}:{one.port}" for one in client.cluster.brokers()}
+
+    async def reporting(node_id: Any, *, group: Any = ConnectionGroup.DEFAULT) -> Any:
+        before = open_connections.get((node_id, group))
+        found = await connection_to(node_id, group=group)
+        if found is not None and found is not before:
+            OUTAGE.reached((str(node_id),), addresses())
+        return found
+
+    async def begin() -> None:
+        await bootstrap()
+        # Of several servers one has answered, and nothing tells which.
+        servers = [f"{host}:{port}" for host, port, _ in client.hosts]
+        OUTAGE.reached(servers if len(servers) == 1 else [], addresses())
+
+    client._get_conn = reporting  # noqa: SLF001 - as above
+    client.bootstrap = begin
 
 
 def _insist_on_brokers(client: AIOKafkaClient) -> None:

@@ -18,6 +18,7 @@ from typing import Any, Final
 import structlog
 
 from streams.settings import Settings
+from streams.telemetry.outage_filter import OUTAGE
 
 MASK: Final = "***"
 
@@ -138,10 +139,12 @@ def dict_config(settings: Settings, role: str) -> dict[str, Any]:
                 "role": role,
             }
         },
+        "filters": {"outage": {"()": lambda: OUTAGE}},
         "handlers": {
             "stderr": {
                 "class": "logging.StreamHandler",
                 "formatter": "line",
+                "filters": ["outage"],
                 "stream": "ext://sys.stderr",
             }
         },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import time
@@ -175,6 +176,38 @@ async def test_a_broker_that_restarts_in_mid_work_costs_nothing(
         redone = sum(toys.times("begun").values()) - 1_000
         assert redone <= 20 + 20
         assert await worker.stop() == 0
+
+
+async def test_a_broker_that_is_away_for_long_is_few_lines(
+    broker: EmbeddedBroker, settings: Callable[..., Settings], tmp_path: Path
+) -> None:
+    deployment = settings(partitions=2, bootstrap_servers=broker.bootstrap, log_format="json")
+    async with scene(deployment, tmp_path) as toys:
+        jobs = [{"id": n, "ms": 50 + n % 100} for n in range(600)]
+        ends = await toys.produce(jobs)
+        worker = toys.worker(room=10, outage_every_s=4.0)
+        await toys.until(lambda: len(toys.log("completed")) > 100)
+        broker.stop()
+        await asyncio.sleep(15.0)
+        broker.start()
+        await toys.until_ready()
+        await toys.until_committed(ends, 90)
+        await toys.until(lambda: "Kafka is reached again" in worker.output)
+        assert await worker.stop() == 0
+    said = [json.loads(line) for line in worker.output.splitlines()]
+    (gone,) = [row for row in said if row["event"] == "Kafka cannot be reached"]
+    still = [row for row in said if row["event"] == "Kafka still cannot be reached"]
+    (back,) = [row for row in said if row["event"] == "Kafka is reached again"]
+    assert gone["nodes"] == back["nodes"] == f"1 ({broker.bootstrap})"
+    assert 3 <= len(still) <= 6
+    assert [row["held_back"] for row in still] == sorted(row["held_back"] for row in still)
+    assert back["since"] == still[0]["since"]
+    assert back["for_s"] >= 15
+    # aiokafka's loops wait 100 ms between attempts; without that it would be 20,000 a second.
+    assert 200 < back["held_back"] < 6_000
+    assert said.index(gone) < said.index(still[0]) < said.index(back)
+    others = [row["event"] for row in said if row["logger"].startswith("aiokafka")]
+    assert len(others) <= 3, others
 
 
 async def test_psn_04_no_delivery_no_commit_and_the_worker_ends_in_time(

@@ -22,6 +22,7 @@ from streams.delivery.stage import Context, Delivery
 from streams.delivery.worker import run_worker
 from streams.kafka.messages import Out, Source
 from streams.settings import load
+from streams.telemetry.outage_filter import OUTAGE
 
 
 class Toy:
@@ -105,6 +106,7 @@ class Toy:
 def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     options = json.loads(sys.argv[1])
+    OUTAGE.rules = OUTAGE.rules._replace(every_s=options["outage_every_s"])
     stage = Toy(Path(options["folder"]), options["tag"], options["room"])
     with contextlib.suppress(KeyboardInterrupt):
         return run_worker(stage, load(dict(os.environ)))

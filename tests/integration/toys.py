@@ -47,10 +47,14 @@ def environment(settings: Settings) -> dict[str, str]:
 class Worker:
     """One toy worker process."""
 
-    def __init__(self, settings: Settings, folder: Path, tag: str, room: int) -> None:
+    def __init__(
+        self, settings: Settings, folder: Path, tag: str, room: int, outage_every_s: float
+    ) -> None:
         self.tag = tag
         self.err = folder / f"{tag}-{time.monotonic_ns()}.err"
-        options = json.dumps({"folder": str(folder), "tag": tag, "room": room})
+        options = json.dumps(
+            {"folder": str(folder), "tag": tag, "room": room, "outage_every_s": outage_every_s}
+        )
         with self.err.open("wb") as err:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.integration.toy_worker", options],
@@ -91,9 +95,11 @@ class Scene:
         self.folder = folder
         self.workers: list[Worker] = []
 
-    def worker(self, tag: str = "a", *, room: int = 50, **overrides: Any) -> Worker:
+    def worker(
+        self, tag: str = "a", *, room: int = 50, outage_every_s: float = 60.0, **overrides: Any
+    ) -> Worker:
         settings = self.settings.model_copy(update=overrides)
-        worker = Worker(settings, self.folder, tag, room)
+        worker = Worker(settings, self.folder, tag, room, outage_every_s)
         self.workers.append(worker)
         return worker
 
