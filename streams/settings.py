@@ -140,8 +140,9 @@ class Settings(BaseSettings):
     # Parsing.
     parse_deadline_s: Annotated[float, Field(gt=0, le=600)] = 10.0
     """CPU time for one document."""
-    parse_processes: Annotated[int, Field(ge=1, le=64)] = 1
-    """Parse processes per parser worker."""
+    parse_processes: Annotated[int, Field(ge=1, le=64)] | None = None
+    """Parse processes per parser worker; unset: 1, and with `crawl run` and `crawl up` as many as
+    there are cores, and memory for."""
     parse_memory_mb: Annotated[int, Field(ge=128, le=65_536)] = 1_024
     """Memory that a parse process may take beyond what it starts with."""
     parse_window: Annotated[int, Field(ge=1, le=10_000)] = 200

@@ -73,7 +73,7 @@ class ParseStage:
         self._context = context
         self._window = settings.parse_window
         self._debug = settings.log_level == "debug"
-        self.pool = Pool(settings.parse_processes, Config.of(settings), self)
+        self.pool = Pool(settings.parse_processes or 1, Config.of(settings), self)
         context.metrics.in_flight = lambda: sum(self._held.values())
         context.metrics.on_scrape(self._refresh)
         await self.pool.start()

@@ -222,7 +222,7 @@ def _json(letter: Letter, shelf: Shelf, *, payload: bool) -> dict[str, Any]:
     """A letter as JSON; its message decoded when it is one of ours."""
     from schemas import codec
     from schemas.errors import ContractError
-    from streams.kafka.reader import to_json
+    from streams.run.lines import to_json
 
     row: dict[str, Any] = {name: value for name, value in letter.row.items() if name != "payload"}
     key = row["origin_key"]

@@ -14,7 +14,8 @@ from streams.cli._shared import PANEL_CRAWL, load_settings, note
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streams.kafka.reader import Message, Recent
+    from streams.kafka.reader import Message
+    from streams.run.seen import Recent
     from streams.settings import Settings
 
 ORDER: Final = 30
@@ -69,7 +70,7 @@ def records(
     from schemas.errors import ConfigError
     from schemas.records import Record
     from streams.cli._when import since_ms
-    from streams.kafka.reader import unknown_fields
+    from streams.run.lines import unknown_fields
 
     settings = load_settings()
     names = [name.strip() for name in fields.split(",") if name.strip()] if fields else []
@@ -89,7 +90,7 @@ class _Show:
     def __init__(
         self, crawl: str | None, fields: Sequence[str], output_format: str, limit: int | None
     ) -> None:
-        from streams.kafka.reader import Recent
+        from streams.run.seen import Recent
 
         self._crawl = crawl
         self._fields = fields
@@ -107,7 +108,7 @@ class _Show:
         """Print a message's record if it is wanted."""
         from schemas import codec
         from schemas.errors import ContractError
-        from streams.kafka.reader import brief, to_json
+        from streams.run.lines import brief, to_json
 
         if self.done:
             return

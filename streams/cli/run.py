@@ -225,16 +225,21 @@ def _sample_layers(*, sample: bool) -> list[dict[str, Any]]:
 async def _main(settings: Settings, options: RunOptions, *, sample: bool) -> int:
     from dataclasses import replace
 
+    from streams.process.machine import machine
     from streams.run.crawl import CrawlRun
     from streams.run.display import make_display
+    from streams.supervise.share import parse_processes
 
     _log_to_file(settings)
+    settings, share = parse_processes(settings, options.workers["parser"], machine())
     async with _sample_site(settings, options.crawl, wanted=sample) as server:
         if server is not None:
             options = replace(options, seeds=(_seed_of(server),))
         with make_display() as display:
             run_ = CrawlRun(options, settings, display)
             display.note(f"crawl {options.crawl}")
+            if share:
+                display.note(share)
             with _signals(run_, display):
                 summary = await run_.run()
     _report(summary, settings)

@@ -76,9 +76,22 @@ def up(
             interval_s=interval,
         )
         sizing.rules()
+    else:
+        settings = _shared(settings, parsers)
     if foreground:
         raise typer.Exit(_foreground(settings, counts, sizing))
     _background(settings, counts, sizing)
+
+
+def _shared(settings: Settings, parsers: int) -> Settings:
+    """The machine's cores for the parsers. With --autoscale it is their number that grows."""
+    from streams.process.machine import machine
+    from streams.supervise.share import parse_processes
+
+    settings, share = parse_processes(settings, parsers, machine())
+    if share:
+        note(share)
+    return settings
 
 
 def _background(settings: Settings, counts: dict[Role, int], sizing: Sizing | None) -> None:

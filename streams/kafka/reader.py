@@ -1,4 +1,4 @@
-"""Reading topics without a group, and records as JSON lines.
+"""Reading topics without a group.
 
 A reader here assigns partitions by hand and commits nothing: any number of them may look at a
 topic without disturbing each other or the pipeline.
@@ -6,12 +6,9 @@ topic without disturbing each other or the pipeline.
 
 from __future__ import annotations
 
-import json
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
-from typing import IO, Any, Final, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
@@ -21,8 +18,6 @@ from schemas.topics import physical
 from streams.kafka.clients import make_admin, make_consumer, started
 from streams.kafka.messages import Names, Source
 from streams.settings import Settings
-
-_JSON_FIELDS: Final = ("json_ld", "microdata", "extracted")
 
 
 class Message(NamedTuple):
@@ -165,142 +160,3 @@ class TopicReader:
 
     def _named(self, offsets: Mapping[TopicPartition, int]) -> dict[Source, int]:
         return {self._names.source(partition): offset for partition, offset in offsets.items()}
-
-
-def to_json(record: Mapping[str, Any], fields: Sequence[str] = ()) -> dict[str, Any]:
-    """A decoded record as JSON has it.
-
-    Bytes (ids, hashes) become lower-case hexadecimal. Fields that hold JSON text (`json_ld`,
-    `microdata`, `extracted`) become what they hold, or stay text when they do not parse.
-    Instants stay integer milliseconds since the epoch.
-
-    Args:
-        record: as decoded from its topic.
-        fields: names to keep, in this order; empty: all.
-    """
-    names = fields or tuple(record)
-    return {name: _json_value(name, record[name]) for name in names}
-
-
-def _json_value(name: str, value: Any) -> Any:
-    if isinstance(value, bytes):
-        return value.hex()
-    if name in _JSON_FIELDS and isinstance(value, str):
-        try:
-            return json.loads(value)
-        except ValueError:
-            return value
-    return value
-
-
-def brief(record: Mapping[str, Any]) -> str:
-    """A record in one short line, for people."""
-    what = record["title"] or record["location"] or record["content_type"]
-    return f"{record['status']} {record['kind']:<8} {record['url']}  {what[:80]}".rstrip()
-
-
-def unknown_fields(fields: Iterable[str], known: Iterable[str]) -> list[str]:
-    """The names that no record has."""
-    return sorted(set(fields) - set(known))
-
-
-class Recent:
-    """Remembers the newest ids, to pass each on once under at-least-once delivery.
-
-    Args:
-        limit: ids remembered; None: all.
-    """
-
-    def __init__(self, limit: int | None = None) -> None:
-        self._limit = limit
-        self._ids: OrderedDict[bytes, None] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._ids)
-
-    def first(self, identity: bytes) -> bool:
-        """True when this id was not given before (or so long ago that it is forgotten)."""
-        if identity in self._ids:
-            return False
-        self._ids[identity] = None
-        if self._limit is not None and len(self._ids) > self._limit:
-            self._ids.popitem(last=False)
-        return True
-
-
-class RecordFile:
-    """The JSON lines of one crawl, each URL id once, also over several runs into one file.
-
-    A file that exists is continued: the ids in it are not written again. A half line at its end
-    (the process was killed) is cut off; its record is read again from the topic.
-
-    Args:
-        path: file to write; None: `stream`.
-        stream: where to write without a path; None: nowhere, records are only counted.
-        fresh: replace the file instead of continuing it.
-        show: gets one short line for each record, instead of a file or stream.
-    """
-
-    def __init__(
-        self,
-        path: Path | None,
-        stream: IO[str] | None = None,
-        *,
-        fresh: bool = False,
-        show: Callable[[str], None] | None = None,
-    ) -> None:
-        self._seen = Recent()
-        self.written = 0
-        """Records written by this object; those found in the file are not among them."""
-        self._show = show
-        self._out = stream
-        self._own = path is not None
-        if path is not None:
-            if not fresh:
-                self._continue(path)
-            self._out = path.open("w" if fresh else "a", encoding="utf-8")
-
-    def __len__(self) -> int:
-        return len(self._seen)
-
-    def add(self, record: Mapping[str, Any]) -> bool:
-        """Write a record unless its URL id is there. True when it was written."""
-        if not self._seen.first(record["url_id"]):
-            return False
-        if self._out is not None:
-            text = json.dumps(to_json(record), ensure_ascii=False, separators=(",", ":"))
-            self._out.write(text + "\n")
-        if self._show is not None:
-            self._show(brief(record))
-        self.written += 1
-        return True
-
-    def flush(self) -> None:
-        """Hand what was written to the operating system."""
-        if self._out is not None:
-            self._out.flush()
-
-    def close(self) -> None:
-        """Flush, and close a file of our own."""
-        self.flush()
-        if self._own and self._out is not None:
-            self._out.close()
-
-    def _continue(self, path: Path) -> None:
-        try:
-            data = path.open("rb+")
-        except FileNotFoundError:
-            return
-        with data:
-            kept = 0
-            for number, line in enumerate(data, 1):
-                if not line.endswith(b"\n"):
-                    break
-                try:
-                    self._seen.first(bytes.fromhex(json.loads(line)["url_id"]))
-                except (ValueError, KeyError, TypeError) as error:
-                    raise ConfigError(
-                        f"{path}, line {number} is no record: choose another --output"
-                    ) from error
-                kept += len(line)
-            data.truncate(kept)

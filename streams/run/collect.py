@@ -10,7 +10,8 @@ from schemas import codec
 from schemas.errors import ContractError, TransientInfraError
 from schemas.records import Record
 from streams.kafka.messages import Source
-from streams.kafka.reader import Message, RecordFile, TopicReader
+from streams.kafka.reader import Message, TopicReader
+from streams.run.output import RecordFile
 
 
 class Collector:

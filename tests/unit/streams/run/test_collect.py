@@ -15,8 +15,9 @@ from aiokafka.errors import KafkaError
 from schemas.errors import DecodeError, TransientInfraError
 from schemas.topics import RECORDS
 from streams.kafka.messages import Source
-from streams.kafka.reader import Message, RecordFile, TopicReader
+from streams.kafka.reader import Message, TopicReader
 from streams.run.collect import Collector
+from streams.run.output import RecordFile
 
 HERE = Source(RECORDS, 0)
 
