@@ -30,7 +30,7 @@ class Ready:
     async def getmany(
         self,
         *,
-        timeout_ms: int,  # noqa: ASYNC109 - aiokafka's
+        timeout_ms: int,
         max_records: int | None = None,
     ) -> dict[Any, list[Any]]:
         assert timeout_ms > 0
