@@ -11,15 +11,15 @@ import orjson
 
 from schemas.errors import ConfigError
 from streams.run.lines import brief, line
-from streams.run.seen import Seen
+from streams.run.seen import Seen, visit_id
 
 _BUFFER_BYTES: Final = 256 * 1024
 
 
 class RecordFile:
-    """The JSON lines of one crawl, each URL id once, also over several runs into one file.
+    """The JSON lines of one crawl, each visit once, also over several runs into one file.
 
-    A file that exists is continued: the ids in it are not written again. A half line at its end
+    A file that exists is continued: the visits in it are not written again. A half line at its end
     (the process was killed) is cut off; its record is read again from the topic.
 
     Args:
@@ -52,8 +52,8 @@ class RecordFile:
         return len(self._seen)
 
     def add(self, record: Mapping[str, Any]) -> bool:
-        """Write a record unless its URL id is there. True when it was written."""
-        if not self._seen.first(record["url_id"]):
+        """Write a record unless that of its visit is there. True when it was written."""
+        if not self._seen.first(visit_id(record["url_id"], record.get("redirects", ()))):
             return False
         if self._file is not None:
             self._file.write(line(record))
@@ -89,7 +89,9 @@ class RecordFile:
                 if not row.endswith(b"\n"):
                     break
                 try:
-                    self._seen.first(bytes.fromhex(_parsed(row)["url_id"]))
+                    known = _parsed(row)
+                    identity = bytes.fromhex(known["url_id"])
+                    self._seen.first(visit_id(identity, known.get("redirects", ())))
                 except (ValueError, KeyError, TypeError) as error:
                     raise ConfigError(
                         f"{path}, line {number} is no record: choose another --output"

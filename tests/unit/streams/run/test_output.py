@@ -52,6 +52,19 @@ def test_each_id_is_written_once(tmp_path: Path) -> None:
     assert [json.loads(row)["url_id"][-1] for row in path.read_text().splitlines()] == ["1", "2"]
 
 
+def test_a_visit_at_the_end_of_a_chain_is_a_record_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    page = record(1, redirects=["http://a.example/", "http://a.example/?c=1"])
+    first = RecordFile(path)
+    rows = [record(1, redirects=[]), page, page, record(1, redirects=[])]
+    assert [first.add(row) for row in rows] == [True, True, False, False]
+    first.close()
+    again = RecordFile(path)
+    assert [again.add(row) for row in rows] == [False] * 4
+    again.close()
+    assert len(path.read_text().splitlines()) == 2
+
+
 def test_a_file_is_continued_and_a_half_line_cut(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     first = RecordFile(path)
