@@ -14,6 +14,7 @@ import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from parsers.documents import kind
 from parsers.documents.html import Document, Node
 from parsers.documents.page import collapse
 from parsers.links.resolve import base_of
@@ -95,7 +96,10 @@ class Page:
     def text(self) -> str:
         """Decoded markup."""
         content_type = next((value for name, value in self.headers if name == "content-type"), "")
-        return charset.decode(self.body, charset.sniff(self.body, content_type))
+        head, media_type = self.body[: kind.HEAD_BYTES], self.result["content_type"]
+        found = kind.classify(head, media_type, via=self.result["via"])
+        document = kind.format_of(found, media_type, head)
+        return charset.decode(self.body, charset.sniff(self.body, content_type, document))
 
     @property
     def document(self) -> Document:

@@ -72,7 +72,7 @@ class Feed:
         self._text: list[str] | None = None
         self._size = 0
         self._found: list[FeedItem] = []
-        self._stream = XmlStream(self, head, content_type)
+        self._stream = XmlStream(self, head, content_type, "xml")
 
     @property
     def charset(self) -> tuple[str, str]:

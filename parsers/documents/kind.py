@@ -65,7 +65,14 @@ _MEDIA: Final = (
 _OPAQUE: Final = frozenset(
     ("", "application/octet-stream", "binary/octet-stream", "unknown/unknown")
 )
-_TEXT: Final = frozenset(("application/json", "application/ld+json", "application/javascript"))
+_TEXT: Final = frozenset(("application/json", "application/javascript"))
+_FORMATS: Final[dict[str, charset.Format]] = {
+    "text/css": "css",
+    **dict.fromkeys(("application/json", "text/json", "text/x-json"), "json"),
+    **dict.fromkeys(("application/javascript", "text/javascript", "text/ecmascript"), "script"),
+    **dict.fromkeys(("text/vtt", "text/event-stream", "text/vcard"), "utf8"),
+}
+"""Of media types that are text with rules of their own about encodings."""
 
 
 def is_gzip(head: bytes) -> bool:
@@ -95,7 +102,7 @@ def classify(head: bytes, media_type: str, *, via: str = "") -> Kind:
         return "other"
     if is_html_type(media_type) and _OBVIOUS.match(head):
         return "html"
-    start = _start(head)
+    start = _start(head, _format_of_text(media_type))
     root = root_of(start)
     if root in _SITEMAP_ROOTS:
         return "sitemap"
@@ -137,6 +144,32 @@ def root_of(start: str) -> str:
     return root[1].lower() if root else ""
 
 
-def _start(head: bytes) -> str:
-    found = charset.sniff(head, xml=True)
-    return charset.decode(head[:HEAD_BYTES], found)
+def format_of(found: Kind, media_type: str, head: bytes) -> charset.Format:
+    """Whose rules say in which encoding a body is.
+
+    The kind decides, so that a page sent as `text/plain` has its meta element heard, and a JSON
+    document that quotes one has not. Only between HTML and XHTML does the media type decide, as it
+    does in a browser.
+
+    Args:
+        found: its kind.
+        media_type: as declared, in lower case, without parameters; empty: none.
+        head: its first bytes.
+    """
+    if found == "html":
+        return "xhtml" if is_xml_type(media_type) else "html"
+    if found == "feed":
+        return "xml"
+    if found == "sitemap":
+        return "sitemap" if root_of(_start(head, "sitemap")) else "url_list"
+    return _format_of_text(media_type)
+
+
+def _format_of_text(media_type: str) -> charset.Format:
+    if is_xml_type(media_type):
+        return "xml"
+    return "json" if media_type.endswith("+json") else _FORMATS.get(media_type, "plain")
+
+
+def _start(head: bytes, document: charset.Format) -> str:
+    return charset.decode(head[:HEAD_BYTES], charset.glance(head, document))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from parsers.documents.xmlstream import XmlStream
+from parsers.documents.xmlstream import XmlStream, decoder
+from parsers.text import charset
 from parsers.text.dates import past_ms
 from schemas.url import MAX_URL_CHARS
 
@@ -39,7 +40,7 @@ class XmlSitemap:
         self._text: list[str] | None = None
         self._size = 0
         self._found: list[Entry] = []
-        self._stream = XmlStream(self, head, content_type)
+        self._stream = XmlStream(self, head, content_type, "sitemap")
 
     @property
     def charset(self) -> tuple[str, str]:
@@ -105,18 +106,20 @@ class XmlSitemap:
 
 
 class TextSitemap:
-    """One URL a line, UTF-8. A line that is cut off by the end of a piece waits."""
+    """One URL a line. A line that is cut off by the end of a piece waits."""
 
-    charset = ("utf-8", "default")
     error = ""
 
-    def __init__(self) -> None:
+    def __init__(self, head: bytes, content_type: str) -> None:
         self.dropped = 0
-        self._held = b""
+        self._held = ""
+        found = charset.sniff(head, content_type, "url_list")
+        self.charset = (found.name, str(found.source))
+        self._decoder = decoder(found.name)
 
     def feed(self, data: bytes) -> list[Entry]:
         """The entries completed by a piece."""
-        lines = (self._held + data).split(b"\n")
+        lines = (self._held + self._decoder.decode(data)).split("\n")
         self._held = lines.pop()
         if len(self._held) > 2 * MAX_URL_CHARS:
             self._held = self._held[: 2 * MAX_URL_CHARS]
@@ -124,12 +127,14 @@ class TextSitemap:
 
     def close(self, *, whole: bool = True) -> list[Entry]:
         """The entry in the last line, which is no entry when the file was cut off."""
-        return self._entries([self._held]) if whole else []
+        if not whole:
+            return []
+        return self._entries([self._held + self._decoder.decode(b"", True)])  # noqa: FBT003 - as codecs
 
-    def _entries(self, lines: list[bytes]) -> list[Entry]:
+    def _entries(self, lines: list[str]) -> list[Entry]:
         found = []
         for line in lines:
-            loc = line.decode("utf-8", "replace").strip().removeprefix("\ufeff")
+            loc = line.strip().removeprefix("\ufeff")
             if loc.lower().startswith(("http://", "https://")) and "\ufffd" not in loc:
                 found.append(Entry(loc, None, of_sitemap=False))
             elif loc:

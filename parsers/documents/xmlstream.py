@@ -60,13 +60,16 @@ class XmlStream:
         handler: receives the events.
         head: the first bytes of the document, which decide its encoding; they are not consumed.
         content_type: the Content-Type header; empty: none.
+        document: its format.
     """
 
-    def __init__(self, handler: Handler, head: bytes, content_type: str = "") -> None:
-        self.charset = charset.sniff(head.lstrip(b"\t\n\r "), content_type, xml=True)
+    def __init__(
+        self, handler: Handler, head: bytes, content_type: str, document: charset.Format
+    ) -> None:
+        self.charset = charset.sniff(head, content_type, document)
         self.error = ""
         """What ended the document early; empty: nothing did."""
-        self._decoder = _decoder(self.charset.name)
+        self._decoder = decoder(self.charset.name)
         self._held = ""
         self._root_seen = False
         self._in_cdata = False
@@ -213,10 +216,17 @@ class Decoder(Protocol):
 
 MAX_HELD_BYTES: Final = 1_048_576
 _WIDE: Final = frozenset(("gbk", "gb18030", "big5", "euc-jp", "iso-2022-jp", "shift_jis", "euc-kr"))
-_INCREMENTAL: Final = {"utf-8": "utf-8", "utf-16le": "utf-16-le", "utf-16be": "utf-16-be"}
+_INCREMENTAL: Final = {
+    "utf-8": "utf-8",
+    "utf-16le": "utf-16-le",
+    "utf-16be": "utf-16-be",
+    "utf-32le": "utf-32-le",
+    "utf-32be": "utf-32-be",
+}
 
 
-def _decoder(name: str) -> Decoder:
+def decoder(name: str) -> Decoder:
+    """A decoder for an encoding; a byte order mark stays in the text."""
     codec = _INCREMENTAL.get(name)
     if codec is None:
         return _Pieces(name)

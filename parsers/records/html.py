@@ -10,7 +10,7 @@ from parsers.data.extract import Extracted, PageView, run_plugins, select
 from parsers.data.main_text import main_text
 from parsers.data.simhash import simhash
 from parsers.data.sketch import sketch_of
-from parsers.documents import guard, robots_meta
+from parsers.documents import guard, kind, robots_meta
 from parsers.documents.bodies import markup as utf8_markup
 from parsers.documents.html import Document
 from parsers.links import outlinks
@@ -34,7 +34,8 @@ def read_page(work: Parsing, joined: tuple[bytes, bool]) -> Failure | None:
     """
     body, cut = joined
     record = work.record
-    encoding = charset.sniff(body, work.content_type)
+    document_format = kind.format_of("html", work.result["content_type"], body)
+    encoding = charset.sniff(body, work.content_type, document_format)
     record["charset"], record["charset_source"] = encoding.name, encoding.source
     markup, text = utf8_markup(body, encoding)
     wrong = guard.refuse(markup)

@@ -205,8 +205,8 @@ def _other(work: Parsing, chunks: Iterator[bytes], *, is_text: bool) -> None:
     body, cut = join(chunks, wanted)
     text = ""
     if is_text:
-        xml = kind.is_xml_type(work.result["content_type"])
-        encoding = charset.sniff(body, work.content_type, xml=xml)
+        document = kind.format_of("text", work.result["content_type"], body)
+        encoding = charset.sniff(body, work.content_type, document)
         record["charset"], record["charset_source"] = encoding.name, encoding.source
         text = charset.decode(body, encoding)
         record["text"] = text[:MAX_TEXT_CHARS]

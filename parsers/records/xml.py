@@ -9,7 +9,6 @@ from parsers.documents import kind
 from parsers.documents.feed import MAX_ENTRIES, Feed
 from parsers.documents.sitemap import TextSitemap, XmlSitemap
 from parsers.links.resolve import base_of
-from parsers.text import charset
 from schemas.reasons import Reason
 from schemas.url import Rejected
 
@@ -38,8 +37,11 @@ def read_sitemap(
         chunks: the content.
         packed: the gzip file that it comes from; None: it came as it is.
     """
-    text = kind.root_of(charset.decode(head, charset.sniff(head, xml=True))) == ""
-    reader: Sitemap = TextSitemap() if text else XmlSitemap(head, work.content_type, work.now_ms)
+    reader: Sitemap
+    if kind.format_of("sitemap", "", head) == "url_list":
+        reader = TextSitemap(head, work.content_type)
+    else:
+        reader = XmlSitemap(head, work.content_type, work.now_ms)
     base = work.resolver.within(work.result["url"])
     room = max(work.spec.max_links, MAX_SITEMAP_LINKS)
     over = 0

@@ -1,43 +1,30 @@
-"""Which encoding a document is in.
+"""Which encoding a document is in: one table by format, and one order of asking.
 
-Order of the HTML standard (13.2.3.2): byte order mark, transport header, prescan of the first
-1,024 bytes, and only then a look at the bytes themselves.
+1. A byte order mark (Encoding Standard 6, RFC 7303, section 3): certain for every format.
+2. NULs where only UTF-16 or UTF-32 has them. No label can deny them; RFC 4627, section 3 (JSON)
+   and appendix F of XML read them the same way.
+3. The Content-Type header, where the format lets it speak. A label of UTF-16 on bytes without a
+   NUL that are well-formed UTF-8 is a mistake of the server and says nothing.
+4. What the document declares in the way of its own format, and of no other.
+5. The default of the format, where that is UTF-8 and the bytes agree.
+6. A declaration that the format does not provide for, and then the look of the bytes, where a
+   guess does less harm than replacement characters.
+7. The default of the format.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
 
-from parsers.text import encodings
-from parsers.text.detect import detect
+from parsers.text import declared, encodings
+from parsers.text.detect import SCAN_BYTES, detect, first_unit, is_utf8, wide
 
 Source = Literal["bom", "header", "meta", "detected", "default"]
-
-PRESCAN_BYTES: Final = 1_024
-
-_CHARSET_PARAM = re.compile(r";[\t\n\r ]*charset=(?:\"((?:[^\"\\]|\\.)*)|([^;]*))", re.IGNORECASE)
-_META_CHARSET = re.compile(
-    rb"charset[\t\n\f\r ]*(?:=[\t\n\f\r ]*"
-    rb"(?:\"([^\"]*)\"|'([^']*)'|([^\"'\t\n\f\r ;][^\t\n\f\r ;]*))|)",
-    re.IGNORECASE,
-)
-_XML_ENCODING = re.compile(rb"<\?xml[^>]*?encoding[\x00-\x20]*=[\x00-\x20]*([\"'])([^>]*?)\1")
-_MARKUP = re.compile(rb"<(?:!--|[/A-Za-z!?])")
-_META = re.compile(rb"<meta[\t\n\f\r /]", re.IGNORECASE)
-_TAG_NAME_END = re.compile(rb"[\t\n\f\r >]")
-_ATTRIBUTE = re.compile(
-    rb"[\t\n\f\r /]*"
-    rb"(?P<name>[^\t\n\f\r />][^\t\n\f\r />=]*)"
-    rb"(?:[\t\n\f\r ]*=[\t\n\f\r ]*"
-    rb"(?:\"(?P<double>[^\"]*)\"|'(?P<single>[^']*)'|(?P<bare>[^\"'>\t\n\f\r ][^\t\n\f\r >]*)?))?"
-)
-_USUAL = re.compile(
-    rb"\s*<!doctype html>\s*<html(?: [a-z]+=\"[^\"]*\")*+>\s*<head>\s*"
-    rb"<meta charset=\"([a-z0-9-]+)\"\s*/?>",
-    re.IGNORECASE,
-)
-"""How most pages begin; for these the prescan is one match."""
+Format = Literal[
+    "html", "xhtml", "xml", "sitemap", "url_list", "json", "css", "script", "plain", "utf8"
+]
 
 
 class Charset(NamedTuple):
@@ -48,36 +35,99 @@ class Charset(NamedTuple):
     bom_bytes: int = 0
 
 
-def of_content_type(value: str) -> str | None:
-    """The encoding that a Content-Type header names; None: it names none that is known."""
-    found = _CHARSET_PARAM.search(value)
-    if found is None:
-        return None
-    quoted = found[1]
-    return encodings.name_of(found[2] if quoted is None else re.sub(r"\\(.)", r"\1", quoted))
+class Rule(NamedTuple):
+    """Who may say in which encoding a format is."""
+
+    header: bool = True
+    """Whether a Content-Type header counts."""
+    declared: Callable[[bytes], str | None] | None = None
+    """Reads what a document declares in its own way."""
+    ascii_start: bool = False
+    """Its first character is ASCII, so that the first two bytes tell UTF-16."""
+    utf8: bool = True
+    """Its default is UTF-8; else windows-1252, the default of the web."""
+    instead: Callable[[bytes], str | None] | None = None
+    """Reads a declaration that counts only where UTF-8 cannot be."""
+    guess: bool = False
+    """Whether the look of the bytes counts where UTF-8 cannot be."""
 
 
-def sniff(body: bytes, content_type: str = "", *, xml: bool = False) -> Charset:
+RULES: Final[dict[Format, Rule]] = {
+    # A meta element, or an XML declaration that no meta element contradicts.
+    "html": Rule(declared=declared.of_html, utf8=False, guess=True),
+    # XML by its type: its meta elements say nothing (HTML 4.2.5.4). A page that is ill-formed UTF-8
+    # is no XML either; we read it as HTML, and then its meta element is the best there is.
+    "xhtml": Rule(declared=declared.of_xml, ascii_start=True, instead=declared.of_html, guess=True),
+    # Feeds and any other XML. Ill-formed UTF-8 is fatal in XML; text is worth a guess.
+    "xml": Rule(declared=declared.of_xml, ascii_start=True, guess=True),
+    # A guess would make URLs that nobody wrote.
+    "sitemap": Rule(declared=declared.of_xml, ascii_start=True),
+    # Must be UTF-8 by its protocol; a header here is a default of the server.
+    "url_list": Rule(header=False),
+    # RFC 8259, section 8.1.
+    "json": Rule(ascii_start=True),
+    "css": Rule(declared=declared.of_css, guess=True),
+    # RFC 9239, section 4.
+    "script": Rule(guess=True),
+    # Text, CSV and whatever else is text; UTF-8 is asked first, but as a guess.
+    "plain": Rule(utf8=False, guess=True),
+    # WebVTT, event streams, vCard: UTF-8 whatever anybody says.
+    "utf8": Rule(header=False),
+}
+
+_PARAMETER = re.compile(
+    r";[\t\n\r ]*(?P<name>[^;=]*)"
+    r"(?:=(?:\"(?P<quoted>(?:[^\"\\]|\\.)*)(?:\\?\Z|\"[^;]*)|(?P<bare>[^;,]*)))?",
+    re.DOTALL,
+)
+_BOMS: Final = (
+    (b"\xef\xbb\xbf", "utf-8"),
+    (b"\xff\xfe\x00\x00", "utf-32le"),
+    (b"\x00\x00\xfe\xff", "utf-32be"),
+    (b"\xff\xfe", "utf-16le"),
+    (b"\xfe\xff", "utf-16be"),
+)
+
+
+def sniff(body: bytes, content_type: str, document: Format) -> Charset:
     """The encoding of a document.
 
     Args:
         body: the document or a prefix of at least some kilobytes.
         content_type: the Content-Type header as sent; empty: none.
-        xml: it is XML: its declaration counts and UTF-8 is its default.
+        document: its format.
     """
+    rule = RULES[document]
     marked = _bom(body)
     if marked is not None:
         return marked
-    named = of_content_type(content_type) if content_type else None
-    if named is not None:
+    seen = _nuls(body, rule)
+    named = of_content_type(content_type) if content_type and rule.header else None
+    if seen is not None:
+        return Charset(seen, "header" if seen == named else "detected")
+    if named is not None and not _refuted(named, body):
         return Charset(named, "header")
-    named = xml_declaration(body) if xml else prescan(body[:PRESCAN_BYTES])
-    if named is not None:
-        return Charset(named, "meta")
-    if xml:
+    said = rule.declared(body) if rule.declared is not None else None
+    if said is not None:
+        return Charset(said, "meta")
+    if rule.utf8 and is_utf8(body[:SCAN_BYTES]):
         return Charset("utf-8", "default")
-    found = detect(body)
-    return Charset(found, "detected") if found else Charset("windows-1252", "default")
+    said = rule.instead(body) if rule.instead is not None else None
+    if said is not None:
+        return Charset(said, "meta")
+    guessed = detect(body) if rule.guess else None
+    if guessed is not None:
+        return Charset(guessed, "detected")
+    return Charset("utf-8" if rule.utf8 else "windows-1252", "default")
+
+
+def glance(head: bytes, document: Format) -> Charset:
+    """An encoding good enough to see in the first bytes what a document is."""
+    marked = _bom(head)
+    if marked is not None:
+        return marked
+    seen = _nuls(head, RULES[document])
+    return Charset("utf-8", "default") if seen is None else Charset(seen, "detected")
 
 
 def decode(body: bytes, charset: Charset) -> str:
@@ -85,93 +135,37 @@ def decode(body: bytes, charset: Charset) -> str:
     return encodings.decode(charset.name, body[charset.bom_bytes :])
 
 
+def of_content_type(value: str) -> str | None:
+    """The encoding that a Content-Type header names; None: it names none that is known.
+
+    The first parameter `charset` that has a value counts (MIME Sniffing 4.4). What follows a comma
+    is another header that a proxy joined to this one.
+    """
+    for parameter in _PARAMETER.finditer(value):
+        if parameter["name"].lower() == "charset":
+            quoted = parameter["quoted"]
+            if quoted is not None:
+                return encodings.name_of(re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL))
+            bare = (parameter["bare"] or "").strip("\t\n\r ")
+            if bare:
+                return encodings.name_of(bare)
+    return None
+
+
 def _bom(body: bytes) -> Charset | None:
-    if body.startswith(b"\xef\xbb\xbf"):
-        return Charset("utf-8", "bom", 3)
-    if body.startswith(b"\xfe\xff"):
-        return Charset("utf-16be", "bom", 2)
-    if body.startswith(b"\xff\xfe"):
-        return Charset("utf-16le", "bom", 2)
+    for mark, name in _BOMS:
+        if body.startswith(mark):
+            return Charset(name, "bom", len(mark))
     return None
 
 
-def xml_declaration(body: bytes) -> str | None:
-    """The encoding in `<?xml ... encoding="...">` at the start (HTML: get an XML encoding)."""
-    if not body.startswith(b"<?xml"):
+def _nuls(body: bytes, rule: Rule) -> str | None:
+    if b"\x00" not in body[:64]:
         return None
-    found = _XML_ENCODING.match(body[:PRESCAN_BYTES])
-    return _declared(found[2]) if found else None
+    return (first_unit(body) if rule.ascii_start else None) or wide(body)
 
 
-def prescan(head: bytes) -> str | None:
-    """The encoding declared in the first bytes of HTML (HTML 13.2.3.2, prescan), or None."""
-    usual = _USUAL.match(head)
-    if usual is not None:
-        name = _declared(usual[1])
-        if name is not None:
-            return name
-    if head.startswith(b"<\x00?\x00x\x00"):
-        return "utf-16le"
-    if head.startswith(b"\x00<\x00?\x00x"):
-        return "utf-16be"
-    at = 0
-    while at >= 0 and (markup := _MARKUP.search(head, at)) is not None:
-        at = markup.start()
-        if _META.match(head, at):
-            name, at = _meta(head, at + 5)
-            if name is not None:
-                return name
-        else:
-            at = _behind(head, at)
-    return xml_declaration(head)
-
-
-def _behind(head: bytes, at: int) -> int:
-    """Where the markup at a position that is no meta element ends; -1: not within these bytes."""
-    if head.startswith(b"<!--", at):
-        end = head.find(b"-->", at + 2)
-        return end + 3 if end >= 0 else -1
-    closing = head[at + 1] == 0x2F
-    if head[at + 1] in b"!?" or (closing and not head[at + 2 : at + 3].isalpha()):
-        return head.find(b">", at) + 1 or -1
-    end_of_name = _TAG_NAME_END.search(head, at)
-    if end_of_name is None:
-        return -1
-    at = end_of_name.start()
-    while (attribute := _ATTRIBUTE.match(head, at)) is not None:
-        at = attribute.end()
-    return at
-
-
-def _meta(head: bytes, at: int) -> tuple[str | None, int]:
-    """The encoding that one meta element declares, and where to go on."""
-    seen: dict[bytes, bytes] = {}
-    while (attribute := _ATTRIBUTE.match(head, at)) is not None:
-        at = attribute.end()
-        value = attribute["double"] or attribute["single"] or attribute["bare"] or b""
-        seen.setdefault(attribute["name"].lower(), value)
-    if at >= len(head):  # the element is cut off: the standard stops before judging it
-        return None, at
-    if b"charset" in seen:
-        return _declared(seen[b"charset"]), at
-    if seen.get(b"http-equiv", b"").lower() == b"content-type":
-        return _from_content(seen.get(b"content", b"")), at
-    return None, at
-
-
-def _from_content(content: bytes) -> str | None:
-    """HTML: extracting a character encoding from a meta element."""
-    for found in _META_CHARSET.finditer(content):
-        label = found[1] or found[2] or found[3]
-        if label:
-            return _declared(label)
-        if b"=" in found[0]:
-            return None
-    return None
-
-
-def _declared(label: bytes) -> str | None:
-    name = encodings.name_of(label.decode("latin-1"))
-    if name in ("utf-16le", "utf-16be"):
-        return "utf-8"
-    return "windows-1252" if name == "x-user-defined" else name
+def _refuted(named: str, body: bytes) -> bool:
+    """Whether bytes cannot be in the encoding that a header names."""
+    head = body[:SCAN_BYTES]
+    return named in encodings.WIDE and b"\x00" not in head and is_utf8(head)

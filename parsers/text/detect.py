@@ -14,7 +14,8 @@ from charset_normalizer import from_bytes
 
 from parsers.text import encodings
 
-_SCAN_BYTES: Final = 65_536
+SCAN_BYTES: Final = 65_536
+"""How much of a body is looked at."""
 _SAMPLE_BYTES: Final = 4_096
 _MOSTLY: Final = 0.9
 """Share of well-formed sequences above which a page is UTF-8 with a few broken characters."""
@@ -54,11 +55,11 @@ _FAIR_SHARE: Final = 0.08
 
 
 def detect(body: bytes) -> str | None:
-    """Name of the encoding, or None when the bytes give no hint. ASCII is UTF-8."""
-    head = body[:_SCAN_BYTES]
-    wide = _utf16(head[:512]) if b"\x00" in head[:64] else None
-    if wide is not None:
-        return wide
+    """Name of the encoding, or None when the bytes give no hint. ASCII is UTF-8.
+
+    UTF-16 and UTF-32 are told by `wide`, which is asked before.
+    """
+    head = body[:SCAN_BYTES]
     if is_utf8(head):
         return "utf-8"
     if _utf8_share(head) >= _MOSTLY:
@@ -98,8 +99,18 @@ def _utf8_share(data: bytes) -> float:
     return fine / (fine + broken) if fine > 0 else 0.0
 
 
-def _utf16(head: bytes) -> str | None:
-    """UTF-16 without a mark shows as a NUL in nearly every other byte of Latin text."""
+def wide(body: bytes) -> str | None:
+    """UTF-16 or UTF-32 without a mark, by its NULs, or None.
+
+    In UTF-32 the first of every four bytes is one and the second is at most 0x10, or the reverse.
+    In UTF-16 Latin text has a NUL in nearly every other byte.
+    """
+    head = body[:512]
+    size = len(head) // 4 * 4
+    if size >= 8 and any(head) and not any(head[0:size:4]) and max(head[1:size:4]) <= 0x10:
+        return "utf-32be"
+    if size >= 8 and any(head) and not any(head[3:size:4]) and max(head[2:size:4]) <= 0x10:
+        return "utf-32le"
     half = len(head) // 2
     if half < 8:
         return None
@@ -108,3 +119,14 @@ def _utf16(head: bytes) -> str | None:
     if head[::2].count(0) > half * 0.8 and head[1::2].count(0) < half * 0.1:
         return "utf-16be"
     return None
+
+
+def first_unit(body: bytes) -> str | None:
+    """UTF-16 or UTF-32 by the first character, which is known to be ASCII and no NUL."""
+    if len(body) < 2 or (body[0] and body[1]):
+        return None
+    if body[0]:
+        return "utf-32le" if body[2:4] == b"\x00\x00" else "utf-16le"
+    if body[1]:
+        return "utf-16be"
+    return "utf-32be" if body[2:3] == b"\x00" and body[3:4] > b"\x00" else None

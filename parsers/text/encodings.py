@@ -88,6 +88,10 @@ LABELS: Final[dict[str, str]] = {
 }
 """Label in lower case to the standard's name in lower case."""
 
+WIDE: Final = frozenset(("utf-16le", "utf-16be", "utf-32le", "utf-32be"))
+"""Encodings that have other bytes than ASCII for ASCII. The two of UTF-32 are none of the standard
+and have no label: only a byte order mark or the pattern of the bytes leads to them."""
+
 _ASCII_SPACE = "\t\n\f\r "
 
 
@@ -100,7 +104,7 @@ def decode(name: str, data: bytes) -> str:
     """Text of bytes in an encoding; malformed sequences become U+FFFD. Never raises.
 
     Args:
-        name: a name that `name_of` gives.
+        name: a name that `name_of` gives, or one of `WIDE`.
         data: without byte order mark.
     """
     if name == "utf-8":
@@ -284,13 +288,15 @@ _CODECS: Final = {
     "euc-kr": "cp949",
     "utf-16be": "utf_16_be",
     "utf-16le": "utf_16_le",
+    "utf-32be": "utf_32_be",
+    "utf-32le": "utf_32_le",
 }
 """Encodings that Python decodes as the standard does, under a name of its own."""
 _QUERY_CODECS: Final[dict[str, str | None]] = {
     **_CODECS,
     "windows-874": "cp874",
     "gbk": "gb18030",
-    **dict.fromkeys(("utf-8", "utf-16be", "utf-16le", "replacement")),
+    **dict.fromkeys(("utf-8", "replacement", *WIDE)),
 }
 _DECODERS: Final[dict[str, Callable[[bytes], str]]] = {
     **_single_bytes(),

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from parsers.data.structured import dump_list, json_ld
 from parsers.documents import guard
 from parsers.documents.robots_meta import of_header
+from parsers.documents.xmlstream import decoder
 from parsers.records.parse import Failure, Parsed
-from parsers.text import charset
+from parsers.text import charset, encodings
 from parsers.worker.encode import encode_batches, encode_record
 from schemas.codec import decode
 from tests.unit.parsers.parsing import NOW_MS, crawl_parser, fetch_result
@@ -106,12 +107,25 @@ def test_totality(
         assert outcome.reason.value == "parse_limit", outcome
 
 
+_LABELS = st.one_of(_VALUES, st.sampled_from(sorted(encodings.LABELS)))
+
+
 @settings(max_examples=EXAMPLES, deadline=None)
-@given(st.binary(max_size=300), _VALUES)
-def test_charset_of_anything(body: bytes, content_type: str) -> None:
-    for xml in (False, True):
-        found = charset.sniff(body, content_type, xml=xml)
-        charset.decode(body, found).encode("utf-8")
+@given(
+    body=_BODIES,
+    label=_LABELS,
+    quote=st.sampled_from(["", '"', "'"]),
+    document=st.sampled_from(sorted(charset.RULES)),
+)
+def test_charset_of_anything(body: bytes, label: str, quote: str, document: charset.Format) -> None:
+    found = charset.sniff(body, f"text/html; charset={quote}{label}{quote}", document)
+    assert found.name in encodings.WIDE or found.name in encodings.LABELS
+    text = charset.decode(body, found)
+    text.encode("utf-8")
+    pieces = decoder(found.name)
+    parts = [pieces.decode(body[at : at + 7]) for at in range(0, len(body), 7)]
+    whole = "".join([*parts, pieces.decode(b"", True)])  # noqa: FBT003 - as codecs
+    whole.encode("utf-8")
 
 
 @settings(max_examples=EXAMPLES, deadline=None)

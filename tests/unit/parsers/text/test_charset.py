@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import pytest
 
-from parsers.text import charset, encodings
-from parsers.text.detect import detect
+from parsers.text import charset, declared, encodings
+from parsers.text.detect import detect, first_unit, wide
 from tests.cases import case, ids
 from tests.unit.parsers.parsing import parsed
 
@@ -133,9 +133,18 @@ def test_decoders_take_anything_and_give_utf8(name: str) -> None:
         (b"<script>x='<meta charset=gbk>'</script>", "gbk"),
         (b"<meta charset=gbk", None),
         (b"<meta charset='gbk", None),
+        (b"<meta charset=gbk ", None),
+        (b"<meta charset=gbk /", None),
+        (b"<meta charset='gbk ><meta charset=big5>", None),
+        (b"<a title='><meta charset=big5>", None),
         (b"<?xml version='1.0' encoding='koi8-r'?><html>", "koi8-r"),
         (b"<?xml encoding='koi8-r'?><meta charset=gbk>", "gbk"),
         (b" <?xml encoding='koi8-r'?>", None),
+        (b"<?xml encoding='koi8-r' ", None),
+        (b"<?xml encoding=' koi8-r'?>", None),
+        (b"<?xml encoding=koi8-r?>", None),
+        (b"<?xml encoding='utf-16'?>", "utf-8"),
+        (b"<?xml?><a encoding='koi8-r'>", None),
         (b"<\x00?\x00x\x00m\x00l\x00", "utf-16le"),
         (b"\x00<\x00?\x00x\x00m\x00l", "utf-16be"),
         (b"", None),
@@ -143,19 +152,52 @@ def test_decoders_take_anything_and_give_utf8(name: str) -> None:
     ],
 )
 def test_prescan(head: bytes, name: str | None) -> None:
-    assert charset.prescan(head) == name
+    assert declared.prescan(head) == name
 
 
-def test_prescan_ends_after_1024_bytes() -> None:
-    near = b" " * 1_000 + b"<meta charset=gbk>"
-    far = b" " * 1_010 + b"<meta charset=gbk>"
-    assert charset.sniff(near).name == "gbk"
-    assert charset.sniff(far).name == "utf-8"
+_FILL = b"<meta name=x content='" + b" " * 1_000 + b"'>"
+
+
+@pytest.mark.parametrize(
+    ("before", "name"),
+    [
+        (b"", "gbk"),
+        (b"<!doctype html><html><head><title>a<b></title><base href=/><link><noscript>", "gbk"),
+        (b"<script>'<meta charset=big5>'; a</div></script><style>p{}</style>", "gbk"),
+        (b"<!-- <meta charset=big5> --><?php ?></link>", "gbk"),
+        (b"<meta charset=nonsense>", "gbk"),
+        (b"<script>'<meta charset=big5>'", "utf-8"),
+        (b"</head>", "utf-8"),
+        (b"<body>", "utf-8"),
+        (b"<p>", "utf-8"),
+        (b"<!-- ", "utf-8"),
+        (b" " * declared.LATE_BYTES, "utf-8"),
+    ],
+    ids=range(11),
+)
+def test_a_meta_element_behind_1024_bytes_counts_in_the_head(before: bytes, name: str) -> None:
+    assert charset.sniff(_FILL + before + b"<meta charset=gbk>", "", "html").name == name
+
+
+def test_the_prescan_sees_1024_bytes_and_reads_scripts() -> None:
+    meta = b"<script>'<meta charset=gbk>'</script>"
+    assert charset.sniff(meta, "", "html").name == "gbk"
+    assert charset.sniff(_FILL + meta, "", "html").name == "utf-8"
 
 
 @pytest.mark.parametrize(
     ("value", "name"),
     [
+        ('text/html; a="; charset=gbk"; charset=utf-8', "utf-8"),
+        ('text/html; a="b\\"; charset=gbk"; charset=utf-8', "utf-8"),
+        ("text/html; charset=; charset=utf-8", "utf-8"),
+        ("text/html; charset=gbk; charset=utf-8", "gbk"),
+        ("text/html;charset=utf-8, text/html", "utf-8"),
+        ("text/html, text/html; charset=utf-8", "utf-8"),
+        ('text/html; charset="utf-8', "utf-8"),
+        ("text/html; charset; charset=utf-8", "utf-8"),
+        ("text/html; charset=utf-7", None),
+        ("text/html; charset='utf-8'", None),
         ("text/html; charset=KOI8-R", "koi8-r"),
         ('text/html;charset="utf-8"', "utf-8"),
         ('text/html; charset="ut\\f-8"', "utf-8"),
@@ -168,16 +210,6 @@ def test_prescan_ends_after_1024_bytes() -> None:
 )
 def test_content_type_header(value: str, name: str | None) -> None:
     assert charset.of_content_type(value) == name
-
-
-def test_order_of_sources() -> None:
-    meta = b"<meta charset=koi8-r>"
-    assert charset.sniff(b"\xef\xbb\xbf" + meta, "text/html; charset=gbk") == ("utf-8", "bom", 3)
-    assert charset.sniff(meta, "text/html; charset=gbk") == ("gbk", "header", 0)
-    assert charset.sniff(meta, "text/html; charset=nonsense") == ("koi8-r", "meta", 0)
-    assert charset.sniff("<p>é".encode()) == ("utf-8", "detected", 0)
-    assert charset.sniff(b"") == ("utf-8", "detected", 0)
-    assert charset.sniff(b"<a/>", xml=True) == ("utf-8", "default", 0)
 
 
 _SENTENCES = {
@@ -207,5 +239,20 @@ def test_detection_prefers_utf8_with_a_few_broken_bytes() -> None:
     page = "é" * 50
     assert detect(page.encode() + b"\xff") == "utf-8"
     assert detect(page.encode()[:-1]) == "utf-8"
-    assert detect("<p>plain Latin text".encode("utf-16-le")) == "utf-16le"
-    assert detect("<p>plain Latin text".encode("utf-16-be")) == "utf-16be"
+
+
+@pytest.mark.parametrize(
+    ("codec", "name"),
+    [("utf-16-le", "utf-16le"), ("utf-16-be", "utf-16be"), ("utf-32-le", "utf-32le"),
+     ("utf-32-be", "utf-32be")],
+)  # fmt: skip
+def test_wide_encodings_show_by_their_nuls(codec: str, name: str) -> None:
+    assert wide("<p>plain Latin text".encode(codec)) == name
+    for text in ("[", '"中文"', "{}", "\n<"):
+        assert first_unit(text.encode(codec)) == name
+        assert first_unit(text.encode(codec)) != first_unit(text.encode())
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00", b"\x00" * 40, b"a", b"ab" * 20, bytes(range(40))])
+def test_what_is_not_wide(data: bytes) -> None:
+    assert wide(data) is None
