@@ -25,7 +25,7 @@ CACHE_LINKS: Final = 40_000
 """References remembered per crawl in a parse process; about 300 bytes each."""
 
 _TRIM: Final = "".join(map(chr, range(0x21)))
-_BREAKS = re.compile(r"[\r\n][ \t]*[\r\n]")
+_BREAKS = re.compile(r"(?>\r\n|\r|\n)[ \t]*[\r\n]")
 _REFRESH = re.compile(
     r"[\t\n\f\r ]*(?:[0-9]+|\.)[0-9.]*"
     r"(?:[\t\n\f\r ]*[;,][\t\n\f\r ]*|[\t\n\f\r ]+)"
@@ -107,12 +107,13 @@ class Base:
     def resolve(self, href: str) -> Target | Rejected:
         """The target of a reference as written in an attribute.
 
-        A fragment is cut off first: `#` begins one wherever it stands. What remains depends only
-        on the folder of the base, unless it is empty, a query, or may name a scheme.
+        A fragment is cut off first: `#` begins one wherever it stands. The mark itself stays behind
+        white space, which the standard escapes there and trims at the end. What remains depends
+        only on the folder of the base, unless it is empty, a query, or may name a scheme.
         """
         cut = href.find("#")
         if cut >= 0:
-            href = href[:cut]
+            href = href[: cut + 1] if cut and href[cut - 1] <= " " else href[:cut]
         if self._charset is not None and not href.isascii():
             return self._resolver.resolve(href, self.url, self._charset)
         if href[:4] == "http" and href.startswith(("http://", "https://")):

@@ -219,6 +219,10 @@ def test_the_resolver_remembers_without_mixing_folders_schemes_or_queries() -> N
         ("http://a.example/e/s", "#x", "http://a.example/e/s"),
         ("http://a.example/e/s", "http:x", "http://a.example/e/x"),
         ("https://a.example/e/s", "HTTP:x", "http://x/"),
+        ("http://a.example/e/s", "x #y", "http://a.example/e/x%20"),
+        ("http://a.example/e/s", "x\n#y", "http://a.example/e/x"),
+        ("http://a.example/e/s?q", " #y<z", "http://a.example/e/s?q"),
+        ("http://a.example/e/s", "x&#13;&#10;/y", "http://a.example/e/x/y"),
         ("http://a.example/e/s", "\\y", "http://a.example/y"),
     ]
     for _ in range(2):
