@@ -22,9 +22,19 @@ _FIELDS: Final = frozenset(
     (
         *("title", "link", "guid", "id", "language", "description", "subtitle", "tagline"),
         *("summary", "content", "encoded"),
-        *("pubdate", "date", "published", "updated", "issued", "modified"),
+        *("pubdate", "date", "published", "updated", "issued", "modified", "created"),
     )
 )
+_PUBLISHED: Final = ("pubdate", "published", "date", "issued", "created")
+_UPDATED: Final = ("updated", "modified")
+_SUMMARIES: Final = ("summary", "description", "content", "encoded")
+_BASED: Final = ("feed", "rss", "channel", "rdf", *_ITEMS)
+"""Elements whose xml:base is looked at, besides the links'."""
+_MEDIA: Final = ("group", "content")
+"""Media RSS's elements around the title and the description of what an item shows."""
+_RELATIONS: Final = "http://www.iana.org/assignments/relation/"
+_PAGES: Final = ("", "text/html", "application/xhtml+xml")
+"""Types of an alternate that is read in a browser."""
 
 
 class FeedItem(NamedTuple):
@@ -36,6 +46,8 @@ class FeedItem(NamedTuple):
     updated_at: int | None
     summary: str
     guid: str
+    bases: tuple[str, ...] = ()
+    """The values of xml:base around the link, the outermost first."""
 
 
 @dataclass(slots=True)
@@ -46,14 +58,29 @@ class FeedInfo:
     description: str = ""
     language: str = ""
     link: str = ""
-    base: str = ""
 
 
 @dataclass(slots=True)
 class _Level:
-    """Fields of the feed or of the item being read; the first value of each name counts."""
+    """Fields of the feed or of the item being read.
 
+    The best value of each name counts, and of equals the first: the feed format's own before that
+    of an extension (`media:title`), a page before another alternate. Extensions repeat names of
+    the format for something else.
+    """
+
+    prefix: str
+    bases: tuple[str, ...]
     values: dict[str, str] = field(default_factory=dict)
+    ranks: dict[str, int] = field(default_factory=dict)
+    link_bases: tuple[str, ...] = ()
+
+    def put(self, name: str, value: str, rank: int = 0) -> bool:
+        """True when the value counts."""
+        better = bool(value) and rank < self.ranks.get(name, 2)
+        if better:
+            self.values[name], self.ranks[name] = value, rank
+        return better
 
 
 class Feed:
@@ -63,12 +90,15 @@ class Feed:
         self.info = FeedInfo()
         self.items = 0
         self._now_ms = now_ms
-        self._feed = _Level()
+        self._feed = _Level("", ())
         self._item: _Level | None = None
         self._depth = 0
         self._item_depth = 0
         self._name = ""
+        self._rank = 0
+        self._bases: tuple[str, ...] = ()
         self._name_depth = 0
+        self._media_depth = 0
         self._text: list[str] | None = None
         self._size = 0
         self._found: list[FeedItem] = []
@@ -105,27 +135,39 @@ class Feed:
         self._depth += 1
         if self._text is not None:
             return
-        if name in ("feed", "rss", "channel", "rdf"):
-            self.info.base = self.info.base or attributes.get("xml:base", "")
-            self.info.language = self.info.language or attributes.get("xml:lang", "")
-        elif name in _ITEMS:
-            self._item, self._item_depth = _Level(), self._depth
+        level = self._item or self._feed
+        bases = level.bases
+        if attributes.get("xml:base"):
+            bases = (*bases, attributes["xml:base"])
+        if name in _ITEMS:
+            self._item, self._item_depth = _Level(self._stream.prefix, bases), self._depth
             if "rdf:about" in attributes:
-                self._item.values["about"] = attributes["rdf:about"]
+                self._item.put("about", attributes["rdf:about"])
+        elif name in _BASED:
+            if self._item is None:
+                self._feed.prefix, self._feed.bases = self._stream.prefix, bases
+                self.info.language = self.info.language or attributes.get("xml:lang", "")
         elif name == "link" and "href" in attributes:
-            self._atom_link(attributes)
+            self._atom_link(attributes, level, bases)
+        elif self._item is not None and name in _MEDIA and self._stream.prefix != level.prefix:
+            self._media_depth = self._media_depth or self._depth
         elif name in _FIELDS:
-            self._begin(name, attributes)
+            self._begin(name, attributes, level, bases)
 
     def end(self, name: str) -> None:
         """See `Handler`."""
         if self._text is not None and self._depth == self._name_depth:
-            self._store(self._name, "".join(self._text).strip())
+            level = self._item or self._feed
+            counts = level.put(self._name, "".join(self._text).strip(), self._rank)
+            if counts and self._name == "link":
+                level.link_bases = self._bases
             self._text = None
         elif name in _ITEMS and self._item is not None and self._depth == self._item_depth:
-            self._found.append(self._finish(self._item.values))
+            self._found.append(self._finish(self._item))
             self.items += 1
             self._item = None
+        if self._depth == self._media_depth:
+            self._media_depth = 0
         self._depth -= 1
 
     def text(self, text: str) -> None:
@@ -134,52 +176,55 @@ class Feed:
             self._size += len(text)
             self._text.append(text)
 
-    def _begin(self, name: str, attributes: Mapping[str, str]) -> None:
-        inside = self._depth - (self._item_depth if self._item is not None else 2)
-        if inside > 1:
+    def _begin(
+        self, name: str, attributes: Mapping[str, str], level: _Level, bases: tuple[str, ...]
+    ) -> None:
+        above = self._media_depth or (self._item_depth if self._item is not None else 2)
+        if self._depth > above + 1:
             return
         if name == "guid" and attributes.get("isPermaLink", "true").lower() != "false":
-            self._store("permalink", "1")
+            level.put("permalink", "1")
         self._text, self._size = [], 0
-        self._name, self._name_depth = name, self._depth
+        self._name, self._name_depth, self._bases = name, self._depth, bases
+        self._rank = int(self._stream.prefix != level.prefix)
 
-    def _atom_link(self, attributes: Mapping[str, str]) -> None:
-        rel = attributes.get("rel", "alternate").lower()
+    def _atom_link(
+        self, attributes: Mapping[str, str], level: _Level, bases: tuple[str, ...]
+    ) -> None:
+        if self._item is not None and self._depth != self._item_depth + 1:
+            return
+        rel = attributes.get("rel", "alternate").strip().lower().removeprefix(_RELATIONS)
         if rel == "alternate":
-            self._store("link", attributes["href"].strip())
-        elif rel == "self" and self._item is None:
-            self._store("self", attributes["href"].strip())
+            kind = attributes.get("type", "").partition(";")[0].strip().lower()
+            if level.put("link", attributes["href"].strip(), int(kind not in _PAGES)):
+                level.link_bases = bases
 
-    def _store(self, name: str, value: str) -> None:
-        values = (self._item or self._feed).values
-        if value and name not in values:
-            values[name] = value
-
-    def _finish(self, values: Mapping[str, str]) -> FeedItem:
+    def _finish(self, item: _Level) -> FeedItem:
+        values = item.values
         guid = values.get("guid") or values.get("id") or values.get("about") or ""
-        link = values.get("link", "")
+        link, bases = values.get("link", ""), item.link_bases
         if not link and ("permalink" in values or "about" in values) and _is_web(guid):
-            link = guid
-        said = values.get("summary") or values.get("description") or values.get("content")
-        summary = collapse(_plain(said or values.get("encoded", "")))[:MAX_SUMMARY_CHARS]
-        published = _first(values, ("pubdate", "published", "date", "issued"))
-        updated = _first(values, ("updated", "modified"))
+            link, bases = guid, ()
+        said = [(item.ranks[name], at) for at, name in enumerate(_SUMMARIES) if name in values]
+        summary = values[_SUMMARIES[min(said)[1]]] if said else ""
         return FeedItem(
             link=link,
             title=collapse(_plain(values.get("title", "")))[:MAX_SUMMARY_CHARS],
-            published_at=past_ms(published or updated, self._now_ms),
-            updated_at=past_ms(updated or published, self._now_ms),
-            summary=summary,
+            published_at=self._first_date(values, (*_PUBLISHED, *_UPDATED)),
+            updated_at=self._first_date(values, (*_UPDATED, *_PUBLISHED)),
+            summary=collapse(_plain(summary))[:MAX_SUMMARY_CHARS],
             guid=guid[:MAX_SUMMARY_CHARS],
+            bases=bases,
         )
+
+    def _first_date(self, values: Mapping[str, str], names: tuple[str, ...]) -> int | None:
+        """The first of some fields that can be read as a date of the past."""
+        dates = (past_ms(values[name], self._now_ms) for name in names if name in values)
+        return next((date for date in dates if date is not None), None)
 
     def _take(self) -> list[FeedItem]:
         taken, self._found = self._found, []
         return taken
-
-
-def _first(values: Mapping[str, str], names: tuple[str, ...]) -> str:
-    return next((values[name] for name in names if name in values), "")
 
 
 def _is_web(text: str) -> bool:

@@ -2,9 +2,9 @@
 
 Before expat sees the text: white space and marks in front of the declaration go, the declaration
 and the document type go (so nothing declared there can expand or be read), ampersands are
-repaired, and references to entities that neither XML nor HTML knows become U+FFFD, by which an
-entry that held one is recognised. After its first fatal error a document is over; what was read
-before stands.
+repaired, and signs of less that begin no tag; references to entities that neither XML nor HTML
+knows become U+FFFD, by which an entry that held one is recognised. After its first fatal error a
+document is over; what was read before stands.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ SLICE_BYTES: Final = 262_144
 """Bytes decoded at once, so that a piece of any size costs flat memory."""
 
 _REFERENCE = re.compile(r"&(?:(#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{0,40});)?")
+_NO_TAG = re.compile(r"<(?![A-Za-z_:/!?\u0080-\U0010ffff])")
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _PROLOG_ITEM = re.compile(
     r"\s+|\ufeff|<\?.*?\?>|<!--.*?-->"
@@ -69,6 +70,8 @@ class XmlStream:
         self.charset = charset.sniff(head, content_type, document)
         self.error = ""
         """What ended the document early; empty: nothing did."""
+        self.prefix = ""
+        """Namespace prefix of the element that begins, as written."""
         self._decoder = decoder(self.charset.name)
         self._held = ""
         self._root_seen = False
@@ -77,9 +80,12 @@ class XmlStream:
         self._parser = parser = expat.ParserCreate("utf-8")
         parser.buffer_text = True
         parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
-        parser.StartElementHandler = lambda name, attributes: handler.start(
-            _local(name), attributes
-        )
+
+        def start(name: str, attributes: dict[str, str]) -> None:
+            self.prefix = name.rpartition(":")[0]
+            handler.start(_local(name), attributes)
+
+        parser.StartElementHandler = start
         parser.EndElementHandler = lambda name: handler.end(_local(name))
         parser.CharacterDataHandler = handler.text
 
@@ -128,8 +134,6 @@ class XmlStream:
     def _repair(self, text: str, *, last: bool) -> str:
         """Text that expat takes; a tail that may be cut in the middle of something is held."""
         text = _FORBIDDEN.sub("\ufffd", text)
-        if "&" not in text and "<![" not in text and not self._in_cdata and last:
-            return text
         out: list[str] = []
         at = 0
         while at < len(text):
@@ -148,9 +152,9 @@ class XmlStream:
                 tail = text[at:]
                 cut = len(tail) if last else _safe_end(tail)
                 self._held = tail[cut:]
-                out.append(_REFERENCE.sub(_reference, tail[:cut]))
+                out.append(_escaped(tail[:cut]))
                 break
-            out.append(_REFERENCE.sub(_reference, text[at:start]))
+            out.append(_escaped(text[at:start]))
             out.append("<![CDATA[")
             at, self._in_cdata = start + 9, True
         return "".join(out)
@@ -167,6 +171,11 @@ def _safe_end(tail: str) -> int:
     if mark >= 0 and "<![CDATA[".startswith(tail[mark:]):
         cut = min(cut, mark)
     return cut
+
+
+def _escaped(text: str) -> str:
+    """Markup whose ampersands and signs of less all mean something."""
+    return _REFERENCE.sub(_reference, _NO_TAG.sub("&lt;", text))
 
 
 def _reference(match: re.Match[str]) -> str:

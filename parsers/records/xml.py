@@ -87,13 +87,16 @@ def read_feed(
     reader = Feed(head, work.content_type, work.now_ms)
     room = work.spec.max_links
     over = 0
+    base: Base | None = None
+    bases: tuple[str, ...] = ()
     for chunk in chain(chunks, (None,)):
         items = reader.close() if chunk is None else reader.feed(chunk)
-        base = work.resolver.within(base_of(work.result["url"], reader.info.base or None))
         taken = items[:room]
         room -= len(taken)
         over += len(items) - len(taken)
         for item in taken:
+            if base is None or item.bases != bases:
+                base, bases = _within(work, item.bases), item.bases
             _item(work, item, base)
         full, work.sink.full = work.sink.full, []
         yield full
@@ -103,6 +106,14 @@ def read_feed(
     record["language"] = info.language or record["language"]
     if reader.items > len(record["entries"]):
         work.issues.append("entries_capped")
+
+
+def _within(work: Parsing, bases: tuple[str, ...]) -> Base:
+    """The resolver for a link inside some values of xml:base, the outermost first."""
+    url = work.result["url"]
+    for base in bases:
+        url = base_of(url, base)
+    return work.resolver.within(url)
 
 
 def _item(work: Parsing, item: FeedItem, base: Base) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from parsers.documents.feed import Feed
 from tests.unit.parsers.parsing import parsed, sent
 
 RSS = b"""<?xml version="1.0" encoding="utf-8"?>
@@ -92,3 +93,74 @@ def test_nofollow_holds_for_feeds() -> None:
     outcome = parsed(RSS, content_type="text/xml", headers=[("x-robots-tag", "nofollow")])
     assert sent(outcome) == []
     assert outcome.counts["rejected.nofollow"] == 2
+
+
+def test_extensions_do_not_stand_for_the_items_own_words() -> None:
+    outcome = parsed(
+        b"<rss xmlns:media='m' xmlns:itunes='i'><channel><item><media:title>no</media:title>"
+        b"<itunes:summary>no</itunes:summary><media:content url='/x'><media:title>no</media:title>"
+        b"</media:content><title>T</title><description>D</description></item></channel></rss>",
+        content_type="text/xml",
+    )
+    (entry,) = outcome.record["entries"]
+    assert (entry["title"], entry["summary"]) == ("T", "D")
+
+
+def test_a_video_feed_is_described_by_its_media() -> None:
+    outcome = parsed(
+        b"<feed xmlns='http://www.w3.org/2005/Atom' xmlns:media='m'><entry><title>T</title>"
+        b"<media:group><media:title>M</media:title><media:content url='/v'/>"
+        b"<media:description>D</media:description></media:group></entry></feed>",
+        content_type="text/xml",
+    )
+    (entry,) = outcome.record["entries"]
+    assert (entry["title"], entry["summary"]) == ("T", "D")
+
+
+def test_links_are_relative_to_the_bases_around_them() -> None:
+    outcome = parsed(
+        b"<feed xml:base='/f/'><entry xml:base='e/'><link href='1'/></entry>"
+        b"<entry><link xml:base='http://b.example/l/' href='2'/></entry>"
+        b"<entry><link href='3'/></entry></feed>",
+        url="https://a.example/feed",
+        content_type="text/xml",
+    )
+    assert [entry["url"] for entry in outcome.record["entries"]] == [
+        "https://a.example/f/e/1",
+        "http://b.example/l/2",
+        "https://a.example/f/3",
+    ]
+
+
+def test_of_several_links_the_page_itself_counts() -> None:
+    outcome = parsed(
+        b"<feed><entry><source><link href='/source'/></source>"
+        b"<link type='application/json' href='/j'/><link rel='enclosure' href='/e'/>"
+        b"<link rel='http://www.iana.org/assignments/relation/alternate' href='/page'/></entry>"
+        b"</feed>",
+        url="https://a.example/feed",
+        content_type="text/xml",
+    )
+    assert sent(outcome) == ["https://a.example/page"]
+
+
+def test_the_first_date_that_can_be_read_counts() -> None:
+    outcome = parsed(
+        b"<feed><entry><published>soon</published><updated>2020-01-02T00:00:00Z</updated></entry>"
+        b"</feed>",
+        content_type="text/xml",
+    )
+    assert outcome.record["entries"][0]["published_at"] == 1_577_923_200_000
+
+
+def test_signs_of_less_in_text_do_not_end_the_feed() -> None:
+    body = b"<rss><channel><item><title>1 < 2 <3 & <b>x</b> <</title><link>/1</link></item>"
+    body += b"<item><link>/2</link></item></channel></rss>"
+    for size in (1, 2, 3, len(body)):
+        reader = Feed(body, "", 0)
+        items = []
+        for at in range(0, len(body), size):
+            items += reader.feed(body[at : at + size])
+        items += reader.close()
+        assert not reader.error
+        assert [(item.title, item.link) for item in items] == [("1 < 2 <3 & x <", "/1"), ("", "/2")]
