@@ -106,7 +106,10 @@ class XmlSitemap:
 
 
 class TextSitemap:
-    """One URL a line. A line that is cut off by the end of a piece waits."""
+    """One URL a line, lines ended in any way.
+
+    A line that is cut off by the end of a piece waits.
+    """
 
     error = ""
 
@@ -119,7 +122,7 @@ class TextSitemap:
 
     def feed(self, data: bytes) -> list[Entry]:
         """The entries completed by a piece."""
-        lines = (self._held + self._decoder.decode(data)).split("\n")
+        lines = _lines(self._held + self._decoder.decode(data))
         self._held = lines.pop()
         if len(self._held) > 2 * MAX_URL_CHARS:
             self._held = self._held[: 2 * MAX_URL_CHARS]
@@ -129,17 +132,22 @@ class TextSitemap:
         """The entry in the last line, which is no entry when the file was cut off."""
         if not whole:
             return []
-        return self._entries([self._held + self._decoder.decode(b"", True)])  # noqa: FBT003 - as codecs
+        rest = self._decoder.decode(b"", True)  # noqa: FBT003 - as codecs
+        return self._entries(_lines(self._held + rest))
 
     def _entries(self, lines: list[str]) -> list[Entry]:
         found = []
         for line in lines:
-            loc = line.strip().removeprefix("\ufeff")
+            loc = line.removeprefix("\ufeff").strip()
             if loc.lower().startswith(("http://", "https://")) and "\ufffd" not in loc:
                 found.append(Entry(loc, None, of_sitemap=False))
             elif loc:
                 self.dropped += 1
         return found
+
+
+def _lines(text: str) -> list[str]:
+    return text.replace("\r", "\n").split("\n")
 
 
 Sitemap = XmlSitemap | TextSitemap

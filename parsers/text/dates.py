@@ -13,15 +13,21 @@ _ISO = re.compile(
     r"\s*(?P<z>Z|UTC|GMT|[+-]\d{2}(?::?\d{2})?)?)?\s*",
     re.IGNORECASE,
 )
-_MONTHS: Final = {
-    name: number
-    for number, name in enumerate(
-        ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"), 1
-    )
-}
-_DAY_FIRST = re.compile(r"\b(\d{1,2})(?:st|nd|rd|th)?[\s.]+([A-Za-z]{3,9})\.?,?\s+(\d{4})\b")
-_MONTH_FIRST = re.compile(r"\b([A-Za-z]{3,9})\.?\s+(\d{1,2})(?:st|nd|rd|th)?,?\s+(\d{4})\b")
-_NUMERIC = re.compile(r"\s*(\d{1,2})\.(\d{1,2})\.(\d{4})\s*")
+_YEAR_FIRST = re.compile(r"\s*(\d{4})([-/.])(\d{1,2})\2(\d{1,2})(?=\D|$)")
+_MONTH: Final = r"(?P<m>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}"
+_DAY_FIRST = re.compile(
+    rf"\b(?P<d>\d{{1,2}})(?:st|nd|rd|th)?(?:\s+of)?[\s.-]+{_MONTH}[.,]?(?:-|,?\s+)(?P<y>\d{{4}})\b",
+    re.IGNORECASE,
+)
+_MONTH_FIRST = re.compile(
+    rf"\b{_MONTH}\.?\s+(?P<d>\d{{1,2}})(?:st|nd|rd|th)?,?\s+(?P<y>\d{{4}})\b", re.IGNORECASE
+)
+_CLOCK = re.compile(
+    r"\b(?P<H>\d{1,2}):(?P<M>\d{2})(?::(?P<S>\d{2})(?:[.,]\d+)?)?"
+    r"(?:\s*(?P<half>[AaPp])\.?[Mm]\b\.?)?"
+    r"(?:\s*(?:GMT|UTC)?(?P<z>[+-]\d{2}:?\d{2}|\b[A-Za-z]{1,5}\b))?"
+)
+_NUMERIC = re.compile(r"\s*(\d{1,2})\.\s?(\d{1,2})\.\s?(\d{4})\s*")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY_MS: Final = 86_400_000
 
@@ -29,10 +35,15 @@ _DAY_MS: Final = 86_400_000
 def parse_ms(text: str) -> int | None:
     """The instant that a text names, or None.
 
-    Understood: ISO 8601 and W3C dates (from a year on), RFC 5322 dates, `3 March 2021`,
-    `March 3, 2021` and `3.3.2021`. Without a time it is midnight, without a zone UTC.
+    Understood: ISO 8601 and W3C dates (from a year on), with `/` or `.` and without leading zeros
+    too, RFC 5322 dates, `3 March 2021`, `March 3, 2021` and `3.3.2021`. Without a time it is
+    midnight, without a zone UTC.
     """
     text = text[:100]
+    year_first = _YEAR_FIRST.match(text)
+    if year_first is not None:
+        year, _, month, day = year_first.groups()
+        text = f"{year}-{month:0>2}-{day:0>2}{text[year_first.end() :]}"
     found = _ISO.fullmatch(text)
     try:
         if found is not None:
@@ -92,22 +103,17 @@ def _from_words(text: str) -> datetime:
     found = _NUMERIC.fullmatch(text)
     if found is not None:
         return datetime(int(found[3]), int(found[2]), int(found[1]), tzinfo=UTC)
-    if text.count(":") >= 1:
-        try:
-            return parsedate_to_datetime(text)
-        except (ValueError, TypeError, IndexError):
-            pass
-    found = _DAY_FIRST.search(text)
-    if found is not None:
-        return datetime(int(found[3]), _month(found[2]), int(found[1]), tzinfo=UTC)
-    found = _MONTH_FIRST.search(text)
-    if found is None:
-        raise ValueError(text)
-    return datetime(int(found[3]), _month(found[1]), int(found[2]), tzinfo=UTC)
-
-
-def _month(name: str) -> int:
-    number = _MONTHS.get(name[:3].lower())
-    if number is None:
-        raise ValueError(name)
-    return number
+    day = _DAY_FIRST.search(text) or _MONTH_FIRST.search(text)
+    if day is None:
+        if ":" not in text:
+            raise ValueError(text)
+        return parsedate_to_datetime(text)
+    written = f"{int(day['d'])} {day['m']} {day['y']}"
+    clock = _CLOCK.search(text, day.end()) or _CLOCK.search(text, 0, day.start())
+    if clock is None:
+        return parsedate_to_datetime(f"{written} 00:00:00 GMT")
+    hour = int(clock["H"])
+    if clock["half"]:
+        hour = hour % 12 + (12 if clock["half"] in "pP" else 0)
+    zone = (clock["z"] or "GMT").replace(":", "")
+    return parsedate_to_datetime(f"{written} {hour}:{clock['M']}:{clock['S'] or '00'} {zone}")
