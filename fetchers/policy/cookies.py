@@ -7,10 +7,11 @@ to a host, path or scheme that it was not set for.
 
 from __future__ import annotations
 
+import re
+from calendar import monthrange, timegm
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
-from fetchers.policy.retry_after import http_date
 from schemas.admission import registrable_domain
 
 MAX_PER_HOST: Final = 50
@@ -18,6 +19,13 @@ MAX_HOSTS: Final = 10_000
 MAX_BYTES: Final = 4_096
 MAX_ASKED: Final = 10_000
 """Redirecting URLs remembered with the cookies they were asked with."""
+
+_DELIMITERS = re.compile(r"[\t\x20-\x2f\x3b-\x40\x5b-\x60\x7b-\x7e]+")
+_TIME = re.compile(r"([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})(?![0-9])")
+_DAY = re.compile(r"([0-9]{1,2})(?![0-9])")
+_YEAR = re.compile(r"([0-9]{2,4})(?![0-9])")
+_MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun",
+                  "jul", "aug", "sep", "oct", "nov", "dec")  # fmt: skip
 
 
 class Cookie(NamedTuple):
@@ -114,7 +122,9 @@ def parse_cookie(value: str, url: str, host: str, now: float) -> Cookie | None:
     for attribute in attributes:
         key, _, word = attribute.partition("=")
         said[key.strip().lower()] = word.strip()
-    domain = said.get("domain", "").lower().lstrip(".")
+    domain = said.get("domain", "").lower().removeprefix(".")
+    if domain == host and _is_suffix(host):
+        domain = ""
     if domain and not _domain_allowed(domain, host):
         return None
     path = said.get("path", "")
@@ -129,6 +139,11 @@ def parse_cookie(value: str, url: str, host: str, now: float) -> Cookie | None:
         not domain,
         _expiry(said, now),
     )
+
+
+def _is_suffix(host: str) -> bool:
+    """Whether strangers own the names below a host: its cookies are its own (5.3, step 5)."""
+    return "." not in host or registrable_domain(f"x.{host}") != registrable_domain(host)
 
 
 def _domain_allowed(domain: str, host: str) -> bool:
@@ -147,8 +162,35 @@ def _expiry(said: dict[str, str], now: float) -> float | None:
         if digits.isascii() and digits.isdigit():
             return 0.0 if age.startswith("-") else now + min(int(digits[:12]), 400 * 86_400)
     if "expires" in said:
-        return http_date(said["expires"].replace("-", " ")) or http_date(said["expires"])
+        return cookie_date(said["expires"])
     return None
+
+
+def cookie_date(text: str) -> float | None:
+    """Seconds since the epoch of a cookie's date (section 5.1.1), or None.
+
+    Its parts may come in any order and between any delimiters: cookies are deleted by dates in
+    many spellings, and one that is not understood would keep them.
+    """
+    clock: tuple[int, ...] | None = None
+    day = month = year = None
+    for token in _DELIMITERS.split(text):
+        if clock is None and (found := _TIME.match(token)):
+            clock = tuple(int(part) for part in found.groups())
+        elif day is None and (found := _DAY.match(token)):
+            day = int(found[1])
+        elif month is None and token[:3].lower() in _MONTHS:
+            month = _MONTHS.index(token[:3].lower()) + 1
+        elif year is None and (found := _YEAR.match(token)):
+            year = int(found[1])
+            if year < 100:
+                year += 1_900 if year >= 70 else 2_000
+    if clock is None or day is None or month is None or year is None or year < 1_601:
+        return None
+    hour, minute, second = clock
+    if hour > 23 or minute > 59 or second > 59 or not 1 <= day <= monthrange(year, month)[1]:
+        return None
+    return float(timegm((year, month, day, hour, minute, second)))
 
 
 def _path(url: str) -> str:

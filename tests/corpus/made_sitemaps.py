@@ -127,7 +127,9 @@ def _sitemap(random: Random) -> Made:
     text = text.replace("<~", f"<{prefix}").replace("</~", f"</{prefix}")
     if random.random() < 0.15:
         for name in (root, entry, "loc", "lastmod"):
-            text = text.replace(f"{name}>", f"{name.upper()}>").replace(f"{name} ", f"{name.upper()} ")
+            text = text.replace(f"{name}>", f"{name.upper()}>").replace(
+                f"{name} ", f"{name.upper()} "
+            )
     return Made(_encoded(random, text), means)
 
 
@@ -138,5 +140,7 @@ def _encoded(random: Random, text: str) -> bytes:
     declared = f'<?xml version="1.0" encoding="{encoding}"?>'
     if encoding == "utf-8":
         declared = random.choice((declared, "", "\ufeff" + declared, "\n" + declared))
-    style = random.choice(("", '<?xml-stylesheet type="text/xsl" href="/s.xsl"?>', "<!-- by us -->"))
+    style = random.choice(
+        ("", '<?xml-stylesheet type="text/xsl" href="/s.xsl"?>', "<!-- by us -->")
+    )
     return f"{declared}{style}{text}".encode(encoding)

@@ -39,8 +39,10 @@ _EXACT: Final[tuple[Callable[[datetime], str], ...]] = (
     lambda it: it.strftime("%Y/%m/%d %H:%M:%S %z"),
     lambda it: it.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     lambda it: it.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
-    lambda it: f"{it.astimezone(UTC):%Y}-{it.astimezone(UTC).month}-{it.astimezone(UTC).day}"
-    f" {it.astimezone(UTC):%H:%M:%S}",
+    lambda it: (
+        f"{it.astimezone(UTC):%Y}-{it.astimezone(UTC).month}-{it.astimezone(UTC).day}"
+        f" {it.astimezone(UTC):%H:%M:%S}"
+    ),
     format_datetime,
     lambda it: it.strftime("%d %b %Y %H:%M:%S %z"),
     lambda it: it.strftime("%a, %d %b %y %H:%M:%S %z"),
@@ -136,8 +138,10 @@ ISO: Final = (
     Difference(
         "narrower than Python",
         "hours alone, zones with seconds, any sign between day and time: no date that sites write",
-        lambda text, ours, theirs: ours is None
-        and re.search(r"[0-9T ]\d\d(?:[+-]|Z|$)|[+-][\d:.,]{6,}$|^[\d-]{8,10}[^T\s\d]", text),
+        lambda text, ours, theirs: (
+            ours is None
+            and re.search(r"[0-9T ]\d\d(?:[+-]|Z|$)|[+-][\d:.,]{6,}$|^[\d-]{8,10}[^T\s\d]", text)
+        ),
     ),
 )
 
@@ -177,9 +181,11 @@ HTTP_DATES: Final = (
     Difference(
         "two digits",
         "years from 70 are of the last century (RFC 6265, 5.1.1); http.cookiejar asks the clock",
-        lambda text, ours, theirs: None not in (ours, theirs)
-        and datetime.fromtimestamp(theirs, UTC).year
-        == datetime.fromtimestamp(ours, UTC).year + 100,
+        lambda text, ours, theirs: (
+            None not in (ours, theirs)
+            and datetime.fromtimestamp(theirs, UTC).year
+            == datetime.fromtimestamp(ours, UTC).year + 100
+        ),
     ),
     Difference(
         "narrower than HTTP",
