@@ -20,7 +20,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup crawl test check format unit contract integration docker bench soak chaos chaos-short lock clean
+.PHONY: help setup crawl test check format unit contract corpus integration docker bench soak chaos chaos-short lock clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -44,7 +44,7 @@ $(STAMP): requirements.lock pyproject.toml streams/broker/kafka.jars
 crawl: $(STAMP)
 	$(BIN)/crawl run $(or $(URL),--sample) $(ARGS)
 
-test: check unit contract integration chaos-short
+test: check unit contract corpus integration chaos-short
 	tests/docker/run.sh
 
 check: $(STAMP)
@@ -62,6 +62,10 @@ unit: $(STAMP)
 
 contract: $(STAMP)
 	$(BIN)/python -m pytest -q tests/contract $(ARGS)
+
+# Differences from other readers of the same formats; tests/corpus/README.md.
+corpus: $(STAMP)
+	$(BIN)/python -m pytest -q tests/corpus $(ARGS)
 
 integration: $(STAMP)
 	$(BIN)/python -m pytest -q tests/integration $(ARGS)

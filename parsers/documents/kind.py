@@ -57,7 +57,7 @@ _PROLOG = re.compile(
 _ROOT = re.compile(r"<(?:[A-Za-z_][\w.-]*:)?([A-Za-z_][\w.-]*)[\s/>]")
 _FEED_ROOTS: Final = frozenset(("rss", "feed", "rdf"))
 _SITEMAP_ROOTS: Final = frozenset(("urlset", "sitemapindex"))
-_URL_LINE = re.compile(r"\s*https?://\S+\s*(?:\n|$)", re.IGNORECASE)
+_URL_LINE = re.compile(r"\s*https?://\S+[^\S\r\n]*(?:[\r\n]|$)", re.IGNORECASE)
 _MEDIA: Final = (
     *("image/", "audio/", "video/", "font/"),
     *("application/pdf", "application/zip", "application/gzip"),

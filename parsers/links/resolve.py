@@ -33,7 +33,9 @@ _REFRESH = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _LINK_HEADER = re.compile(r"<([^>]*)>((?:[^,\"<]|\"(?:[^\"\\]|\\.)*\")*)")
-_REL_PARAM = re.compile(r";\s*rel\s*=\s*(?:\"([^\"]*)\"|([^\s;,]+))", re.IGNORECASE)
+_PARAM = re.compile(
+    r";\s*([^\s=;,\"]*)\s*(?:=\s*(?:\"((?:[^\"\\]|\\.)*)\"?|'([^']*)'|([^\s;,]*)))?"
+)
 _SRCSET_SPACE: Final = "\t\n\f\r "
 
 
@@ -165,11 +167,15 @@ def refresh_target(content: str) -> str | None:
 
 
 def link_header(value: str) -> Iterator[tuple[str, str]]:
-    """The (reference, rel in lower case) pairs of a Link header (RFC 8288)."""
+    """The (reference, rel in lower case) pairs of a Link header (RFC 8288).
+
+    Of several rel parameters the first counts; single quotes are common and mean quotes.
+    """
     for found in _LINK_HEADER.finditer(value):
-        rel = _REL_PARAM.search(found[2])
-        if rel is not None:
-            yield found[1].strip(), " ".join((rel[1] or rel[2] or "").lower().split())
+        for name, quoted, single, bare in _PARAM.findall(found[2]):
+            if name.lower() == "rel":
+                yield found[1].strip(), " ".join((quoted or single or bare).lower().split())
+                break
 
 
 def srcset(value: str) -> list[str]:

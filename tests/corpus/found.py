@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import sysconfig
+import warnings
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -50,7 +51,10 @@ def markup() -> tuple[str, ...]:
 
 def _constants(source: bytes) -> list[str]:
     found = []
-    for node in ast.walk(ast.parse(source)):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what others' sources do is not ours to judge
+        tree = ast.parse(source)
+    for node in ast.walk(tree):
         if isinstance(node, ast.Constant):
             if isinstance(node.value, str):
                 found.append(node.value)

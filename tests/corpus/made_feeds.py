@@ -136,7 +136,8 @@ def _rss_item(random: Random, traits: set[str]) -> str:
         parts.append(f"<guid{perma}>{guid}</guid>")
     date = random.choice(_WRITTEN)
     tag = random.choice(("pubDate", "pubDate", "pubDate", "dc:date", "dcterms:created",
-                         "dcterms:modified", "dcterms:issued", "a10:updated", "atom:published"))  # fmt: skip
+                         "dcterms:modified", "dcterms:issued", "a10:updated",
+                         "atom:published"))  # fmt: skip
     parts.append(f"<{tag}>{date}</{tag}>")
     if random.random() < 0.8:
         parts.append(f"<description>{random.choice(_BODIES)}</description>")
@@ -239,8 +240,10 @@ def _entry(random: Random, traits: set[str], *, old: bool) -> str:
     parts.append(f"<~title{kind}>{random.choice(_TITLES)}</~title>")
     contents = (
         f'<~content type="html">{random.choice(_BODIES[:3])}</~content>',
-        '<~content type="xhtml"><div xmlns="http://www.w3.org/1999/xhtml">In <b>bold</b>'
-        '<a href="/no"> no</a></div></~content>',
+        (
+            '<~content type="xhtml"><div xmlns="http://www.w3.org/1999/xhtml">In <b>bold</b>'
+            '<a href="/no"> no</a></div></~content>'
+        ),
         '<~content src="/out.html" type="text/html"/>',
     )
     if random.random() < 0.8:
@@ -255,8 +258,10 @@ def _entry(random: Random, traits: set[str], *, old: bool) -> str:
             f"<~summary{kind}>{random.choice(_BODIES[:3])}</~summary>",
             random.choice(contents),
             "<~author><~name>N</~name><~uri>/uri</~uri></~author>",
-            "<~source><~id>tag:s</~id><~title>Source</~title><~link href='/source'/>"
-            "<~updated>1999-01-01T00:00:00Z</~updated></~source>",
+            (
+                "<~source><~id>tag:s</~id><~title>Source</~title><~link href='/source'/>"
+                "<~updated>1999-01-01T00:00:00Z</~updated></~source>"
+            ),
             "<~category term='c'/>",
         ),
         random.choice((0, 1, 2)),

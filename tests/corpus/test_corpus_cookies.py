@@ -11,7 +11,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final
 from urllib.request import Request
 
-from fetchers.policy.cookies import CookieJar
+from fetchers.policy.cookies import CookieJar, cookie_date
+from fetchers.policy.retry_after import http_date
 from schemas.url import CrawlUrl, parse
 from tests.corpus.differences import Difference, comparing
 

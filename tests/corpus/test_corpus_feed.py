@@ -41,8 +41,8 @@ def _documents() -> tuple[tuple[str, dict[str, Any], Any], ...]:
             theirs = feedparser.parse(made.body, response_headers=headers)
         record = parsed(made.body, url=made_feeds.URL, content_type="application/xml").record
         assert record["issues"] == [], made
-        text = made.body.decode("utf-16" if made.body[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8",
-                                "replace")  # fmt: skip
+        wide = made.body.startswith((b"\xff\xfe", b"\xfe\xff"))
+        text = made.body.decode("utf-16" if wide else "utf-8", "replace")
         found.append((text, dict(record), theirs))
     return tuple(found)
 

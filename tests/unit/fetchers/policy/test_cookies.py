@@ -74,3 +74,35 @@ def test_red_12_nothing_of_one_host_goes_to_another() -> None:
     assert sent["https://b.example/"] == ""
     assert sent["http://a.example/"] == ""
     assert sent["https://a.example/y"] == "s=1"
+
+
+@pytest.mark.parametrize(
+    "date",
+    [
+        "Thu, 1 Jan 1970 00:00:01 GMT",
+        "Thu, 01-Jan-1970 0:00:01 UTC",
+        "1 jan 1970 00:00:01",
+        "Thu Jan  1 00:00:01 1970",
+        "00:00:01 01 January 70",
+    ],
+)
+def test_a_cookie_is_deleted_by_a_date_in_any_spelling(date: str) -> None:
+    jar = CookieJar()
+    jar.store("http://a.example/", "a.example", ["n=v"], 1_800_000_000.0)
+    jar.store("http://a.example/", "a.example", [f"n=; Expires={date}"], 1_800_000_000.0)
+    assert jar.field("http://a.example/", "a.example", 1_800_000_000.0) == ""
+
+
+@pytest.mark.parametrize("suffix", ["github.io", "co.uk", "localhost"])
+def test_the_cookie_of_a_public_suffix_is_its_own(suffix: str) -> None:
+    jar = CookieJar()
+    jar.store(f"http://{suffix}/", suffix, [f"n=v; Domain={suffix}"], 0.0)
+    assert jar.field(f"http://{suffix}/", suffix, 0.0) == "n=v"
+    assert jar.field(f"http://x.{suffix}/", f"x.{suffix}", 0.0) == ""
+
+
+def test_one_leading_dot_of_a_domain_is_dropped() -> None:
+    jar = CookieJar()
+    lines = ["n=v; Domain=.a.example", "m=v; Domain=..a.example"]
+    jar.store("http://a.example/", "a.example", lines, 0.0)
+    assert jar.field("http://b.a.example/", "b.a.example", 0.0) == "n=v"

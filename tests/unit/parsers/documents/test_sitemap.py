@@ -128,6 +128,14 @@ def test_text_sitemaps() -> None:
     assert sent(cut) == ["https://a.example/1", "https://a.example/2"]
 
 
+def test_lines_of_text_sitemaps_end_in_any_way() -> None:
+    body = b"\xef\xbb\xbf https://a.example/1\rhttps://a.example/2\r\nhttps://a.example/3"
+    outcome = parsed(
+        body, url="https://a.example/sitemap.txt", content_type="text/plain", via="sitemap"
+    )
+    assert sent(outcome) == [f"https://a.example/{number}" for number in (1, 2, 3)]
+
+
 @pytest.mark.parametrize("media_type", ["application/gzip", "application/octet-stream", "text/xml"])
 def test_gzip(media_type: str) -> None:
     body = b"<urlset><url><loc>/1</loc></url></urlset>"

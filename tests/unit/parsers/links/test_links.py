@@ -253,6 +253,8 @@ def test_refresh(content: str, target: str | None) -> None:
 def test_link_header() -> None:
     value = '<https://x/a>; rel="canonical", </b,c>; title="a,b"; rel=next, <d>; title="rel=x"'
     assert list(link_header(value)) == [("https://x/a", "canonical"), ("/b,c", "next")]
+    odd = """</a>; title="; rel=prev"; REL='next', <b>;crossorigin;rel=canonical;rel=next"""
+    assert list(link_header(odd)) == [("/a", "next"), ("b", "canonical")]
 
 
 def test_sitemaps_of_the_host() -> None:
