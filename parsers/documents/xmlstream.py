@@ -82,8 +82,8 @@ class XmlStream:
         parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
 
         def start(name: str, attributes: dict[str, str]) -> None:
-            self.prefix = name.rpartition(":")[0]
-            handler.start(_local(name), attributes)
+            self.prefix, _, name = name.rpartition(":")
+            handler.start(name.lower(), attributes)
 
         parser.StartElementHandler = start
         parser.EndElementHandler = lambda name: handler.end(_local(name))
