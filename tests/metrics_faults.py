@@ -14,6 +14,7 @@ NEED_A_FAULT: Final[dict[tuple[str, str], str]] = {
     ("fetcher", "crawler_robots_cut_total"): "a robots.txt that exceeds what is read of one",
     ("fetcher", "crawler_rejected_urls_total"): "a crawl that was stopped, or spent its budget",
     ("parser", "crawler_parse_process_deaths_total"): "a document that kills a parse process",
+    ("parser", "crawler_parse_issues_total"): "a document with something odd in it",
     ("parser", "crawler_dead_letters_total"): "a document that cannot be parsed",
     ("dedup", "crawler_dead_letters_total"): "a message that is no batch of URLs",
     ("dedup", "crawler_table_recovering"): "a scrape while partitions move",

@@ -192,6 +192,7 @@ class Child:
             "seeded_at": record["seeded_at"],
             "discovered_at": record["discovered_at"],
             "counts": parsed.counts,
+            "issues": sorted({code.partition(":")[0] for code in record["issues"]}),
         }
         self._send(wire.frame(wire.Kind.DONE, number, wire.pack_messages(facts, messages)))
 

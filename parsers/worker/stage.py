@@ -263,6 +263,8 @@ class ParseStage:
         now = now_ms()
         metrics.observe("crawler_parse_duration_seconds", facts["cpu_s"], facts["kind"])
         metrics.inc("crawler_records_total", facts["kind"])
+        for issue in facts["issues"]:
+            metrics.inc("crawler_parse_issues_total", issue)
         metrics.inc("crawler_links_found_total", by=counts.get("links_found", 0))
         metrics.inc("crawler_links_sent_total", by=counts.get("links_sent", 0))
         for name, since in (

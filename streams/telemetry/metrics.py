@@ -120,6 +120,12 @@ PARSER: Final = (
         _PARSE_S,
     ),
     Metric("crawler_records_total", "counter", "Records produced.", ("kind",)),
+    Metric(
+        "crawler_parse_issues_total",
+        "counter",
+        "Records in which something was odd but not fatal, by what it was.",
+        ("issue",),
+    ),
     Metric("crawler_links_found_total", "counter", "Links seen in documents."),
     Metric("crawler_links_sent_total", "counter", "Links produced to `urls`."),
     Metric(

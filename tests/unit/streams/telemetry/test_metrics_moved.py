@@ -83,6 +83,17 @@ async def child_died(metrics: Metrics, _: Path) -> None:
     assert 'crawler_parse_process_deaths_total{cause="crash"} 3.0' in metrics.render().decode()
 
 
+async def odd_document(metrics: Metrics, _: Path) -> None:
+    stage = ParseStage()
+    stage._context = cast("Any", SimpleNamespace(metrics=metrics))
+    facts = {"kind": "html", "cpu_s": 0.1, "seeded_at": 0, "discovered_at": 0}
+    for issues in (["json_ld_invalid"], [], ["json_ld_invalid", "extract"]):
+        stage._observe({**facts, "issues": issues}, {})
+    text = metrics.render().decode()
+    assert 'crawler_parse_issues_total{issue="json_ld_invalid"} 2.0' in text
+    assert 'crawler_parse_issues_total{issue="extract"} 1.0' in text
+
+
 async def no_batch(metrics: Metrics, _: Path) -> None:
     work = cast("DedupWork", SimpleNamespace(metrics=metrics))
     message = SimpleNamespace(partition=0, offset=0, key=b"k", value=b"\x00")
@@ -107,6 +118,7 @@ MOVES: dict[tuple[str, str], Move] = {
     ("fetcher", "crawler_robots_cut_total"): robots_cut,
     ("fetcher", "crawler_rejected_urls_total"): fetch_rejected,
     ("parser", "crawler_parse_process_deaths_total"): child_died,
+    ("parser", "crawler_parse_issues_total"): odd_document,
     ("parser", "crawler_dead_letters_total"): parse_failed,
     ("dedup", "crawler_dead_letters_total"): no_batch,
     ("dedup", "crawler_table_recovering"): recovering,
