@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 NO_URL: Final = "http://localhost/"
 """URL of a page that came from a file and was given none."""
 _FETCH: Final = "import sys; from streams.cli import main; sys.exit(main())"
-_JSON_FIELDS: Final = ("json_ld", "microdata", "extracted")
+_JSON_FIELDS: Final = (
+    *("json_ld", "microdata", "rdfa", "opengraph", "microformats"),
+    "extracted",
+)
 
 
 class Element:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from parsers.data import microformats
 from parsers.data.extract import plugin
 from parsers.documents.html import check_selector
 from schemas.errors import ConfigError
@@ -16,13 +17,15 @@ if TYPE_CHECKING:
 
 
 def check_selectors(spec: CrawlSpec) -> list[str]:
-    """Every problem of a spec's selectors and plug-ins, one line each; empty: none."""
+    """Every problem of what a spec would have extracted, one line each; empty: none."""
     found = list(_problems(spec.extract, "extract"))
     for name in spec.plugins:
         try:
             plugin(name)
         except ConfigError as error:
             found.append(f"plugins: {error}")
+    if spec.microformats and not microformats.installed():
+        found.append("microformats: mf2py is not installed (crawlstream[microformats])")
     return found
 
 

@@ -157,6 +157,9 @@ class Record(_Url):
     json_ld: str
     meta: dict[str, str]
     microdata: str
+    rdfa: str
+    opengraph: str
+    microformats: str
     extracted: str
     outlinks: list[Outlink]
     assets: list[str]

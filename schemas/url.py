@@ -94,6 +94,22 @@ class Rejected(NamedTuple):
     detail: str
 
 
+def absolute(text: str, base: str | None = None, charset: str | None = None) -> str | None:
+    """The serialised form of a URL of any scheme, with its fragment; None when it is no URL.
+
+    The arguments are those of `parse`.
+    """
+    if not text.isascii():
+        text = _SURROGATE.sub("\ufffd", text)
+        if charset is not None:
+            text = _encode_query(text, charset)
+    try:
+        href: str = ada_url.normalize_url(text) if base is None else ada_url.join_url(base, text)
+    except ValueError:
+        return None
+    return href
+
+
 def parse(text: str, base: str | None = None, charset: str | None = None) -> CrawlUrl | Rejected:
     """Parse any string into a URL to fetch or a typed rejection. Never raises.
 
@@ -104,13 +120,8 @@ def parse(text: str, base: str | None = None, charset: str | None = None) -> Cra
             sent in that encoding (URL standard, "percent-encode after encoding"). None or a name
             that is no codec: UTF-8. For a document in UTF-16 pass None, as the standard does.
     """
-    if not text.isascii():
-        text = _SURROGATE.sub("\ufffd", text)
-        if charset is not None:
-            text = _encode_query(text, charset)
-    try:
-        href: str = ada_url.normalize_url(text) if base is None else ada_url.join_url(base, text)
-    except ValueError:
+    href = absolute(text, base, charset)
+    if href is None:
         return _unparsable(text)
     if not href.startswith(("http://", "https://")):
         return Rejected(Reason.UNSUPPORTED_SCHEME, href.partition(":")[0][:32])
@@ -209,7 +220,7 @@ def _unparsable(text: str) -> Rejected:
     scheme = _SCHEME.match(text)
     if scheme and scheme[1].translate(_STRIP).lower() not in ("http", "https"):
         return Rejected(Reason.UNSUPPORTED_SCHEME, scheme[1][:32])
-    return Rejected(Reason.INVALID_URL, text[:256])
+    return Rejected(Reason.INVALID_URL, _SURROGATE.sub("\ufffd", text[:256]))
 
 
 def _is_name(host: str) -> bool:

@@ -8,7 +8,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from parsers.data.structured import Json
+from parsers.data.items import Json
 from parsers.documents.html import Document, Node
 from parsers.documents.page import collapse
 from parsers.text.dates import iso, parse_ms

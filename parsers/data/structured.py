@@ -1,31 +1,28 @@
-"""Structured data that pages carry about themselves: JSON-LD, named metadata, microdata."""
+"""Structured data that pages carry about themselves: JSON-LD, named metadata, OpenGraph.
+
+Items in markup are read by `parsers.data.microdata` and `parsers.data.rdfa`.
+"""
 
 from __future__ import annotations
 
 import json
-import math
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from parsers.documents.html import Document, Node
+from parsers.data import lenient
+from parsers.data.items import Json
 from parsers.documents.page import Meta, collapse
 from parsers.text.dates import past_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 MAX_JSON_CHARS: Final = 400_000
 """Longest JSON text of JSON-LD, of microdata and of extracted values in a record."""
 MAX_META: Final = 200
 MAX_META_CHARS: Final = 2_000
-MAX_MICRODATA_NODES: Final = 20_000
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_OPENERS = re.compile(r"(?:\s|\ufeff|;|<!--|//\s*<!\[CDATA\[|/\*\s*<!\[CDATA\[\s*\*/|<!\[CDATA\[)+")
-_CLOSERS = re.compile(r"(?:\s|\ufeff|;|-->|//\s*\]\]>|/\*\s*\]\]>\s*\*/|\]\]>|//)+$")
-_TAIL_CHARS: Final = 200
-
-Json = dict[str, Any]
 
 
 class Items(NamedTuple):
@@ -57,48 +54,38 @@ def dump_list(items: Sequence[Any]) -> tuple[str, bool]:
 def json_ld(scripts: Iterable[str]) -> Items:
     """The JSON-LD items of a page's scripts; a `@graph` counts as its items.
 
-    Wrappers that pages put around the JSON (comments, CDATA, a semicolon) are removed, from the
-    ends only, and only when the text does not parse as it stands.
+    What is not JSON is read as pages mean it (`parsers.data.lenient`): each kind of repair is an
+    issue, and so is what could not be read at all.
     """
     items: list[Json] = []
-    issues: list[str] = []
+    issues: set[str] = set()
     for script in scripts:
-        if not script.strip():
+        if not script or script.isspace():
             continue
-        try:
-            value = _loads(script)
-        except (ValueError, RecursionError):
-            issues.append("json_ld_invalid")
-            continue
-        for item in value if isinstance(value, list) else [value]:
-            graph = item.get("@graph") if isinstance(item, dict) else None
-            found = graph if isinstance(graph, list) else [item]
-            items.extend(one for one in found if isinstance(one, dict))
-    return Items(items, sorted(set(issues)))
+        found = lenient.read(script)
+        issues.update(f"json_ld_repaired_{repair}" for repair in found.repairs)
+        if found.broken:
+            issues.add("json_ld_invalid")
+        for value in found.values:
+            items.extend(_items(value))
+    return Items(items, sorted(issues))
 
 
-def _loads(text: str) -> Any:
-    try:
-        return _strict(text)
-    except ValueError:
-        opened = _OPENERS.match(text)
-        start = opened.end() if opened else 0
-        closed = _CLOSERS.search(text, max(start, len(text) - _TAIL_CHARS))
-        return _strict(text[start : closed.start() if closed else len(text)])
-
-
-def _strict(text: str) -> Any:
-    """Control characters in strings are let through; what is no JSON number becomes null."""
-    return json.loads(text, strict=False, parse_constant=_null, parse_float=_finite)
-
-
-def _null(_: str) -> None:
-    return None
-
-
-def _finite(text: str) -> float | None:
-    number = float(text)
-    return number if math.isfinite(number) else None
+def _items(value: Any) -> Iterator[Json]:
+    """The items in a value: lists, also in lists, and graphs are opened."""
+    pending = [value]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, list):
+            pending.extend(reversed(one))
+        elif isinstance(one, dict):
+            graph = one.get("@graph")
+            if isinstance(graph, list):
+                yield from (inner for inner in graph if isinstance(inner, dict))
+            elif isinstance(graph, dict):
+                yield graph
+            else:
+                yield one
 
 
 def named(metas: Iterable[Meta]) -> dict[str, str]:
@@ -110,6 +97,45 @@ def named(metas: Iterable[Meta]) -> dict[str, str]:
             value = collapse(meta.content)[:MAX_META_CHARS]
             if value:
                 found[name] = value
+    return found
+
+
+_OPENGRAPH: Final = frozenset(
+    (
+        *("og", "fb", "al", "music", "video", "article", "book", "profile", "product", "website"),
+        *("books", "business", "fitness", "game", "place", "restaurant"),
+    )
+)
+"""Prefixes of OpenGraph and of what its readers know besides."""
+_OPENGRAPH_URLS: Final = frozenset(
+    (
+        *("og:url", "og:see_also"),
+        *("og:image", "og:image:url", "og:image:secure_url"),
+        *("og:video", "og:video:url", "og:video:secure_url"),
+        *("og:audio", "og:audio:url", "og:audio:secure_url"),
+    )
+)
+
+
+def opengraph(metas: Iterable[Meta], absolute: Callable[[str], str]) -> list[tuple[str, str]]:
+    """The OpenGraph properties of a page, in order and with those that repeat.
+
+    The order says which image a width is of. Values that are URLs are made absolute.
+
+    Args:
+        metas: named metadata.
+        absolute: makes a reference absolute; the empty string when it is no URL.
+    """
+    found: list[tuple[str, str]] = []
+    for meta in metas:
+        name = meta.name
+        if ":" not in name or name.partition(":")[0] not in _OPENGRAPH:
+            continue
+        value = collapse(meta.content)
+        if value and name in _OPENGRAPH_URLS:
+            value = absolute(value) or value
+        if value:
+            found.append((name[:200], value))
     return found
 
 
@@ -207,63 +233,3 @@ def _name(author: Any) -> str:
     if isinstance(author, dict):
         author = author.get("name")
     return _SURROGATE.sub("\ufffd", collapse(author)[:300]) if isinstance(author, str) else ""
-
-
-_URL_ATTRIBUTES: Final = {
-    **dict.fromkeys(("audio", "embed", "iframe", "img", "source", "track", "video"), "src"),
-    **dict.fromkeys(("a", "area", "link"), "href"),
-    "object": "data",
-}
-
-
-def microdata(document: Document) -> list[Json]:
-    """The top-level microdata items of a page (HTML 5.3): type, id, properties.
-
-    URLs are left as written, `itemref` is not followed.
-    """
-    top: list[Json] = []
-    scopes: dict[int, Json] = {}
-    nodes = document.select("[itemscope],[itemprop]")
-    for node in nodes[:MAX_MICRODATA_NODES]:
-        attributes = document.attributes(node)
-        owner = _owner(document, node, scopes)
-        names = attributes.get("itemprop", "").split()
-        value: Any
-        if "itemscope" in attributes:
-            value = {"type": attributes.get("itemtype", "").split(), "properties": {}}
-            if attributes.get("itemid"):
-                value["id"] = attributes["itemid"]
-            scopes[document.key(node)] = value
-            if not names or owner is None:
-                top.append(value)
-        else:
-            value = _property(document, node, attributes)
-        if owner is not None:
-            for name in names:
-                owner["properties"].setdefault(name, []).append(value)
-    return top
-
-
-def _owner(document: Document, node: Node, scopes: Mapping[int, Json]) -> Json | None:
-    if not scopes:
-        return None
-    for depth, around in enumerate(document.ancestors(node)):
-        found = scopes.get(document.key(around))
-        if found is not None:
-            return found
-        if depth > 200:
-            break
-    return None
-
-
-def _property(document: Document, node: Node, attributes: Mapping[str, str]) -> str:
-    tag = document.tag(node)
-    if tag == "meta" or "content" in attributes:
-        return attributes.get("content", "")
-    if tag in _URL_ATTRIBUTES:
-        return attributes.get(_URL_ATTRIBUTES[tag], "")
-    if tag in ("data", "meter"):
-        return attributes.get("value", "")
-    if tag == "time" and "datetime" in attributes:
-        return attributes["datetime"]
-    return collapse(document.text(node))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
-from parsers.documents.scan import scan
+from parsers.documents.scan import scan, text_within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,6 +62,11 @@ class Document:
     def text(node: Node) -> str:
         """Text inside a node as it stands in the tree."""
         return node.text()
+
+    @staticmethod
+    def text_within(node: Node, room: int) -> tuple[str, int]:
+        """See `parsers.documents.scan.text_within`."""
+        return text_within(node, room)
 
     @staticmethod
     def html(node: Node) -> str:

@@ -34,6 +34,44 @@ def scan(tree: LexborHTMLParser, *, links: bool, anchors: bool) -> Page:
     return page
 
 
+def text_within(root: Node, room: int) -> tuple[str, int]:
+    """The text inside a node, without scripts and styles; white space where a line ends.
+
+    Args:
+        root: whose text it is.
+        room: nodes to look at.
+
+    Returns:
+        The text, and how many nodes it took; `room` when that was not enough.
+    """
+    pieces: list[str] = []
+    above: list[Node] = []
+    seen, node = 0, root.first_child
+    while node is not None and seen < room:
+        seen += 1
+        tag, child = node.tag_id, None
+        if tag == _TEXT:
+            pieces.append(node.text_content or "")
+        else:
+            kind = _KINDS.get(tag, _INLINE)
+            if kind in _LINE_ENDS:
+                pieces.append(" ")
+            if kind not in _UNSEEN:
+                child = node.first_child
+        if child is not None:
+            above.append(node)
+            node = child
+            continue
+        following = node.next
+        while following is None and above:
+            node = above.pop()
+            if _KINDS.get(node.tag_id, _INLINE) in _LINE_ENDS:
+                pieces.append(" ")
+            following = node.next
+        node = following
+    return collapse("".join(pieces)), seen
+
+
 # What the scan does at an element, by lexbor's numeric tag id (learned at import: the numbers are
 # lexbor's own and move between its versions). Up to _HEADING: blocks, which begin and end a line.
 _INLINE, _BLOCK, _PRE, _HEADING, _ANCHOR, _BREAK = 0, 1, 2, 3, 4, 5
@@ -82,6 +120,8 @@ _MEDIA_ATTRIBUTES: Final = {
 }
 _OPAQUE: Final = frozenset((_FRAME, _TITLE, _SCRIPT, _RAW))
 """Kinds whose own text is none of the page's; in SVG they may hold elements, which are."""
+_UNSEEN: Final = frozenset((_SCRIPT, _RAW))
+_LINE_ENDS: Final = frozenset((_BLOCK, _PRE, _HEADING, _BREAK))
 _LINK_RELS: Final = frozenset(("next", "prev", "alternate", "canonical"))
 
 
@@ -283,10 +323,15 @@ class _Scan:
         content = attrs.get("content")
         if content is None:
             return
-        name = attrs.get("name") or attrs.get("property") or attrs.get("itemprop") or ""
-        equiv = attrs.get("http-equiv") or ""
+        metas = self._page.metas
+        name = (attrs.get("name") or "").strip().lower()
+        equiv = (attrs.get("http-equiv") or "").strip().lower()
         if name or equiv:
-            self._page.metas.append(Meta(name.strip().lower(), equiv.strip().lower(), content))
+            metas.append(Meta(name, equiv, content))
+        for key in ("property", "itemprop"):
+            names = attrs.get(key)
+            if names:
+                metas.extend(Meta(one, "", content) for one in names.lower().split() if one != name)
 
     def link(self, node: Node) -> None:
         attrs = node.attributes

@@ -16,7 +16,7 @@ from parsers.links.lru import Recent
 from parsers.text.encodings import query_codec
 from schemas.admission import Rules, refuse_url
 from schemas.reasons import Reason
-from schemas.url import MAX_URL_CHARS, CrawlUrl, Rejected, parse, url_id
+from schemas.url import MAX_URL_CHARS, CrawlUrl, Rejected, absolute, parse, url_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,6 +105,10 @@ class Base:
         path = url.partition("?")[0]
         self._folder = path[: path.rfind("/") + 1]
         self._same: Target | Rejected | None = None
+
+    def absolute(self, value: str) -> str:
+        """A reference that is data and not a link: any scheme, with its fragment; empty: no URL."""
+        return absolute(value, self.url, self._charset) or ""
 
     def resolve(self, href: str) -> Target | Rejected:
         """The target of a reference as written in an attribute.

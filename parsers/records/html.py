@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from parsers.data import structured
 from parsers.data.extract import Extracted, PageView, run_plugins, select
 from parsers.data.main_text import main_text
+from parsers.data.microdata import microdata
+from parsers.data.microformats import microformats
+from parsers.data.rdfa import rdfa
 from parsers.data.simhash import simhash
 from parsers.data.sketch import sketch_of
 from parsers.documents import guard, kind, robots_meta
@@ -20,6 +23,8 @@ from parsers.text import charset
 from schemas.reasons import Reason
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from parsers.documents.page import Page
     from parsers.links.resolve import Base
     from parsers.records.parsing import Parsing
@@ -52,10 +57,7 @@ def read_page(work: Parsing, joined: tuple[bytes, bool]) -> Failure | None:
     work.sink.content = lambda: sketch_of(page)
     _links(work, page, base)
     _describe(work, page)
-    if b"itemscope" in markup:
-        record["microdata"], capped = structured.dump_list(structured.microdata(document))
-        if capped:
-            work.issues.append("microdata_capped")
+    _structure(work, page, base, document, markup)
     if work.spec.main_text and not work.allowed.noindex:
         text = markup.decode() if text is None else text
         record["main_text"], fine = main_text(text, work.result["url"])
@@ -72,12 +74,7 @@ def _describe(work: Parsing, page: Page) -> None:
     if page.json_ld:
         items = structured.json_ld(page.json_ld)
         work.issues.extend(items.issues)
-        try:
-            record["json_ld"], capped = structured.dump_list(items.items)
-        except (RecursionError, ValueError):
-            capped = True
-        if capped:
-            work.issues.append("json_ld_capped")
+        _keep(work, "json_ld", items.items)
     facts = structured.facts(meta, items.items, work.now_ms)
     record["meta"] = meta
     record["description"] = facts.description
@@ -95,6 +92,38 @@ def _describe(work: Parsing, page: Page) -> None:
         record["simhash"] = simhash(page.text)
     if page.text_capped:
         work.issues.append("text_capped")
+
+
+def _structure(work: Parsing, page: Page, base: Base, document: Document, markup: bytes) -> None:
+    """Structured data in markup. Pages without any pay for a look at their bytes."""
+    _keep(work, "opengraph", structured.opengraph(page.metas, base.absolute))
+    lowered = markup.lower()
+    if b"itemscope" in lowered:
+        _keep(work, "microdata", *microdata(document, base.absolute))
+    if b"typeof" in lowered and document.select("[typeof]"):  # scripts say it too
+        _keep(work, "rdfa", *rdfa(document, base.url, base.absolute))
+    if work.spec.microformats:
+        items, wrong = microformats(document, base.url)
+        if wrong:
+            work.issues.append(wrong)
+        _keep(work, "microformats", items)
+
+
+def _keep(
+    work: Parsing,
+    name: Literal["json_ld", "opengraph", "microdata", "rdfa", "microformats"],
+    items: Sequence[Any],
+    cut: bool = False,
+) -> None:
+    """Put items into the record. `cut`: some were left out already."""
+    if items:
+        try:
+            work.record[name], capped = structured.dump_list(items)
+        except (RecursionError, ValueError):  # nested too deep; a number too long to be written
+            capped = True
+        cut = cut or capped
+    if cut:
+        work.issues.append(f"{name}_capped")
 
 
 def _links(work: Parsing, page: Page, base: Base) -> None:

@@ -223,6 +223,7 @@ def _forget_content(record: Record) -> None:
     record["text"] = record["main_text"] = ""
     record["headings"], record["meta"], record["entries"] = [], {}, []
     record["json_ld"] = record["microdata"] = "[]"
+    record["rdfa"] = record["opengraph"] = record["microformats"] = "[]"
     record["extracted"] = "{}"
     record["simhash"] = 0
 

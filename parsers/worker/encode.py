@@ -42,6 +42,7 @@ def _shrink(record: Record) -> None:
         record["text"] = record["main_text"] = ""
     else:
         record["json_ld"] = record["microdata"] = "[]"
+        record["rdfa"] = record["opengraph"] = record["microformats"] = "[]"
         record["extracted"] = "{}"
         record["entries"], record["headers"] = [], []
 

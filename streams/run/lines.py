@@ -8,16 +8,19 @@ from typing import Any, Final
 
 import orjson
 
-_JSON_FIELDS: Final = ("json_ld", "microdata", "extracted")
+_JSON_FIELDS: Final = (
+    *("json_ld", "microdata", "rdfa", "opengraph", "microformats"),
+    "extracted",
+)
 _EMPTY: Final = frozenset({"[]", "{}"})
 
 
 def to_json(record: Mapping[str, Any], fields: Sequence[str] = ()) -> dict[str, Any]:
     """A decoded record as JSON has it.
 
-    Bytes (ids, hashes) become lower-case hexadecimal. Fields that hold JSON text (`json_ld`,
-    `microdata`, `extracted`) become what they hold, or stay text when they do not parse, or hold
-    what a file cannot: half a surrogate pair, a number that is none.
+    Bytes (ids, hashes) become lower-case hexadecimal. Fields that hold JSON text (`_JSON_FIELDS`)
+    become what they hold, or stay text when they do not parse, or hold what a file cannot: half a
+    surrogate pair, a number that is none.
     Instants stay integer milliseconds since the epoch.
 
     Args:

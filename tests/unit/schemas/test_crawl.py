@@ -33,6 +33,7 @@ FULL: dict[str, Any] = {
     "max_body_bytes": 1024,
     "sitemaps": "discover",
     "main_text": True,
+    "microformats": True,
     "store_outlinks": False,
     "simhash": False,
     "extract": {
@@ -217,7 +218,8 @@ def test_any_object_is_a_spec_or_a_config_error_and_specs_survive(data: dict[str
 
 def test_the_config_hash_is_stable_across_releases() -> None:
     assert parse_spec({"crawl": "c"}).config_hash == "44136fa355b3678a"
-    assert parse_spec({**FULL, "simhash": True}).config_hash == "72d29f6aad2ae431"
+    before = {**FULL, "simhash": True, "microformats": False}
+    assert parse_spec(before).config_hash == "72d29f6aad2ae431"
 
 
 @pytest.mark.parametrize(
@@ -228,6 +230,7 @@ def test_the_config_hash_is_stable_across_releases() -> None:
             for key in (
                 "max_links",
                 "main_text",
+                "microformats",
                 "store_outlinks",
                 "simhash",
                 "extract",
