@@ -60,6 +60,8 @@ class ParseStage:
         """Everything counted since the start, over all crawls, by counter name."""
         self._held: Counter[Source] = Counter()
         self._tasks: dict[asyncio.Task[None], Delivery] = {}
+        self._turns: dict[tuple[Source, bytes | None], deque[Delivery]] = {}
+        """Keys in work, and what waits for each: results of one URL become records in order."""
         self._finished: deque[_Finished] = deque()
         self._finished_event = asyncio.Event()
         self._idle = asyncio.Condition()
@@ -87,6 +89,14 @@ class ParseStage:
     def offer(self, delivery: Delivery) -> None:
         """See Stage."""
         self._held[delivery.source] += 1
+        waiting = self._turns.get((delivery.source, delivery.key))
+        if waiting is None:
+            self._turns[delivery.source, delivery.key] = deque()
+            self._take(delivery)
+        else:
+            waiting.append(delivery)
+
+    def _take(self, delivery: Delivery) -> None:
         task = asyncio.create_task(self._begin(delivery), name="begin")
         self._tasks[task] = delivery
         task.add_done_callback(self._begun)
@@ -99,6 +109,10 @@ class ParseStage:
     async def revoke(self, sources: frozenset[Source]) -> None:
         """See Stage."""
         self._revoked |= sources
+        for (source, _), waiting in self._turns.items():
+            if source in sources:
+                self._held[source] -= len(waiting)
+                waiting.clear()
         for task, delivery in list(self._tasks.items()):
             if delivery.source in sources:
                 task.cancel()
@@ -230,6 +244,11 @@ class ParseStage:
 
     def _release(self, delivery: Delivery) -> None:
         source = delivery.source
+        waiting = self._turns[source, delivery.key]
+        if waiting:
+            self._take(waiting.popleft())
+        else:
+            del self._turns[source, delivery.key]
         self._held[source] -= 1
         if not self._held[source]:
             del self._held[source]

@@ -86,8 +86,9 @@ class Scene:
         await self.stage.start(context)
         self.stage.assigned(frozenset([SOURCE]))
 
-    def offer(self, value: bytes | None) -> None:
-        delivery = Delivery(SOURCE, self.offered, b"key", value, 0, 1, self.ledger)
+    def offer(self, value: bytes | None, key: bytes | None = None) -> None:
+        key = key or b"%d" % self.offered
+        delivery = Delivery(SOURCE, self.offered, key, value, 0, 1, self.ledger)
         self.offered += 1
         self.stage.offer(delivery)
 
@@ -284,6 +285,35 @@ async def test_revoked_partitions_are_finished_or_forgotten(scene: Scene) -> Non
     await asyncio.sleep(0.3)
     assert len(scene.ledger.completed) == done
     assert len(scene.records()) == done
+
+
+async def test_results_of_one_url_become_records_in_the_order_of_their_fetches(
+    scene: Scene,
+) -> None:
+    """The last record of a URL is what it became, however long those before it took."""
+    await scene.start(parse_processes=2, parse_deadline_s=30.0)
+    while not all(one.ready for one in scene.stage.pool._processes):  # noqa: ASYNC110 - no event
+        await asyncio.sleep(0.01)
+    for attempt, size in enumerate((50_000, 10_000, 1), 1):
+        body = b"<p>text</p>" * size
+        result = fetch_result(body, url="http://a.example/", attempt=attempt)
+        scene.offer(encode("fetch-result", result), result["url_id"])
+    scene.page(b"another URL does not wait")
+    await scene.settle()
+    of_one = [one for one in scene.records() if one["url"] == "http://a.example/"]
+    assert [one["attempt"] for one in of_one] == [1, 2, 3]
+    assert scene.stage.room(SOURCE) == 200
+    assert scene.stage._turns == {}
+
+
+async def test_what_waits_for_its_turn_is_forgotten_with_its_partition(scene: Scene) -> None:
+    await scene.start()
+    for _ in range(30):
+        scene.offer(encode("fetch-result", fetch_result(b"x")), b"one")
+    await scene.stage.revoke(frozenset([SOURCE]))
+    assert scene.stage.room(SOURCE) == 200
+    assert len(scene.ledger.completed) <= 1
+    assert scene.stage._turns == {}
 
 
 async def test_the_event_loop_is_never_blocked(scene: Scene) -> None:
