@@ -17,7 +17,7 @@ _META_CHARSET = re.compile(
     re.IGNORECASE,
 )
 _XML_ENCODING = re.compile(
-    rb"<\?xml[^>]*?encoding[\x00-\x20]*=[\x00-\x20]*([\"'])([^\x00-\x20>]*?)\1[^>]*>"
+    rb"<\?xml(?:(?!encoding)[^>])*+encoding[\x00-\x20]*=[\x00-\x20]*([\"'])([^\x00-\x20>]*?)\1[^>]*>"
 )
 _CSS_CHARSET = re.compile(rb'@charset "([^"]*)";')
 _MARKUP = re.compile(rb"<(?:!--|[/A-Za-z!?])")

@@ -51,9 +51,11 @@ _BODIES = st.one_of(
 )
 _TYPES = st.sampled_from(
     ["", "text/html", "text/plain", "application/xml", "application/rss+xml", "application/gzip",
-     "application/xhtml+xml", "image/png", "application/json", "application/octet-stream", "x"]
+     "application/xhtml+xml", "image/png", "application/json", "text/css", "text/csv", "text/vtt",
+     "text/javascript", "application/feed+json", "application/octet-stream", "x"]
 )  # fmt: skip
 _VALUES = st.text(alphabet=st.characters(max_codepoint=255), max_size=60)
+_LABELS = st.one_of(_VALUES, st.sampled_from(sorted(encodings.LABELS)))
 _HEADERS = st.lists(
     st.tuples(
         st.sampled_from(
@@ -74,7 +76,7 @@ _SPEC: dict[str, Any] = {
 @given(
     body=_BODIES,
     media_type=_TYPES,
-    parameters=_VALUES,
+    parameters=_LABELS,
     headers=_HEADERS,
     via=st.sampled_from(["seed", "sitemap", "link"]),
     sitemaps=st.lists(_VALUES, max_size=2),
@@ -105,9 +107,6 @@ def test_totality(
             assert all(link["url"].startswith(("http://", "https://")) for link in batch["links"])
     else:
         assert outcome.reason.value == "parse_limit", outcome
-
-
-_LABELS = st.one_of(_VALUES, st.sampled_from(sorted(encodings.LABELS)))
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
