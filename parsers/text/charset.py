@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
 from parsers.text import declared, encodings
@@ -135,6 +136,7 @@ def decode(body: bytes, charset: Charset) -> str:
     return encodings.decode(charset.name, body[charset.bom_bytes :])
 
 
+@lru_cache(maxsize=256)
 def of_content_type(value: str) -> str | None:
     """The encoding that a Content-Type header names; None: it names none that is known.
 
