@@ -45,7 +45,7 @@ class CookieJar:
 
     def __init__(self) -> None:
         self._domains: OrderedDict[str, OrderedDict[tuple[str, str], Cookie]] = OrderedDict()
-        self._asked: OrderedDict[bytes, tuple[int, str]] = OrderedDict()
+        self._asked: OrderedDict[str, tuple[int, str]] = OrderedDict()
 
     def store(self, url: str, host: str, values: list[str], now: float) -> None:
         """Keep what the Set-Cookie lines of a response to `url` say.
@@ -70,22 +70,23 @@ class CookieJar:
         while len(self._domains) > MAX_HOSTS:
             self._domains.popitem(last=False)
 
-    def redirected(self, url_id: bytes, hops: int, field: str) -> None:
+    def redirected(self, url: str, hops: int, field: str) -> None:
         """Note that a URL, asked with this Cookie line after so many hops, redirects."""
-        self._asked[url_id] = (hops, field)
-        self._asked.move_to_end(url_id)
+        self._asked[url] = (hops, field)
+        self._asked.move_to_end(url)
         if len(self._asked) > MAX_ASKED:
             self._asked.popitem(last=False)
 
-    def asked_alike(self, url_id: bytes, hops: int, field: str) -> bool:
+    def asked_alike(self, url: str, hops: int, field: str) -> bool:
         """Whether asking a URL that is on its own redirect chain would change nothing.
 
-        So it is when it redirected earlier on the chain and was asked with the very Cookie line
-        that it would be asked with now. What is not remembered (another process owned the host,
-        or the memory is full) may have changed: the length of a chain bounds what that costs.
+        So it is when it redirected earlier on the chain, spelled as it is now, and was asked with
+        the cookies that it would be asked with now, in any order. What is not remembered (another
+        process owned the host, or the memory is full) may have changed: the length of a chain
+        bounds what that costs.
         """
-        before = self._asked.get(url_id)
-        return before is not None and before[0] < hops and before[1] == field
+        before = self._asked.get(url)
+        return before is not None and before[0] < hops and same_cookies(before[1], field)
 
     def field(self, url: str, host: str, now: float) -> str:
         """Value of the Cookie line for a request; empty: none."""
@@ -104,6 +105,11 @@ class CookieJar:
             domain = domain.partition(".")[2]
         found.sort(key=lambda cookie: -len(cookie.path))
         return "; ".join(f"{cookie.name}={cookie.value}" for cookie in found)
+
+
+def same_cookies(one: str, other: str) -> bool:
+    """Whether two Cookie lines say the same: a cookie that is set again moves to the end."""
+    return one == other or sorted(one.split("; ")) == sorted(other.split("; "))
 
 
 def parse_cookie(value: str, url: str, host: str, now: float) -> Cookie | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from fetchers.policy.head import Headers, header
 from schemas.admission import MAX_REDIRECTS, Rules, in_scope, scope_after_redirect
 from schemas.reasons import Reason, of_status
-from schemas.url import CrawlUrl, Rejected, chain_ids, parse, url_id
+from schemas.url import CrawlUrl, Rejected, parse, url_id
 
 if TYPE_CHECKING:
     from schemas.records import FetchRequest, Header
@@ -77,8 +77,9 @@ def judge_redirect(
     The first Location counts. Its raw bytes are percent-encoded as they are, so that no charset
     is guessed. Scope is judged here; everything else about the target is dedup's to judge.
 
-    A target that was asked on this very chain is asked again where a cookie can make a difference
-    (whoever asks it knows: `CookieJar.asked_alike`); in a crawl without cookies it is a loop.
+    A target that was asked on this very chain, spelled as it is, is asked again where a cookie can
+    make a difference (whoever asks it knows: `CookieJar.asked_alike`); in a crawl without cookies
+    it is a loop. Another spelling was not asked yet.
     """
     if status not in REDIRECT_STATUSES:
         return None
@@ -100,9 +101,7 @@ def judge_redirect(
     identity = url_id(request["crawl"], target.href, rules.ignore_params)
     if identity == request["url_id"]:
         return Redirect(target, scope_host, same=True)
-    if not rules.spec.cookies and identity in chain_ids(
-        request["crawl"], request["redirects"], rules.ignore_params
-    ):
+    if not rules.spec.cookies and target.href in request["redirects"]:
         return Endless(f"a loop: leads back to {target.href}")
     if not in_scope(rules.spec, target.host, scope_host):
         return Redirect(target, scope_host)

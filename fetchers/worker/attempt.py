@@ -13,7 +13,7 @@ import structlog
 
 from fetchers.http.body import BodySink, StoredBody, place
 from fetchers.http.decode import ACCEPT_ENCODING
-from fetchers.policy.cookies import CookieJar
+from fetchers.policy.cookies import CookieJar, same_cookies
 from fetchers.policy.head import Head, all_values
 from fetchers.policy.outcome import (
     MAX_SAME_URL_HOPS,
@@ -238,11 +238,12 @@ class Attempts:
         url = request["url"]
         limits = self._limits_of(rules)
         deadline = time.monotonic() + limits.deadline_s
+        cookie = "" if jar is None else jar.field(url, request["host"], time.time())
+        made = [(url, cookie)]
         self._pacing.begin(host)
         self._metrics.observe("crawler_politeness_wait_seconds", time.monotonic() - work.taken_at)
-        for _ in range(MAX_SAME_URL_HOPS + 1):
+        while True:
             with BodySink(self._spool) as sink:
-                cookie = "" if jar is None else jar.field(url, request["host"], time.time())
                 answer = await self._transport.fetch(
                     url,
                     base + extra_fields(request, cookie),
@@ -260,25 +261,30 @@ class Attempts:
                     values = all_values(answer.headers, "set-cookie")
                     jar.store(url, request["host"], values, time.time())
                     if redirect is not None:
-                        jar.redirected(request["url_id"], hops, cookie)
-                if same is None:
+                        jar.redirected(url, hops, cookie)
+                if same is None or jar is None:
                     return await self._outcome(
                         host, work, answer, redirect, sink, entry, wire_bytes
                     )
             url = same.href
+            cookie = jar.field(url, request["host"], time.time())
+            fault = _refused_hop(url, cookie, made, entry)
+            if fault is not None:
+                return self.given_up(
+                    work, *fault, attempts=request["attempt"], wire_bytes=wire_bytes
+                )
+            made.append((url, cookie))
             await self._pacing.wait_for_turn(host)
-        return self.given_up(
-            work, Reason.TOO_MANY_REDIRECTS, "redirects to itself", attempts=request["attempt"],
-            wire_bytes=wire_bytes,
-        )  # fmt: skip
 
     @staticmethod
     def _in_a_loop(request: FetchRequest, rules: Rules, jar: CookieJar) -> bool:
         chain = request["redirects"]
+        if request["replays"]:  # someone wants it asked again
+            return False
         if request["url_id"] not in chain_ids(request["crawl"], chain, rules.ignore_params):
             return False
         cookie = jar.field(request["url"], request["host"], time.time())
-        return jar.asked_alike(request["url_id"], len(chain), cookie)
+        return jar.asked_alike(request["url"], len(chain), cookie)
 
     async def _outcome(
         self,
@@ -365,6 +371,26 @@ class Attempts:
         if cap is None:
             return limits
         return limits._replace(max_body_bytes=cap, max_wire_bytes=max(cap, limits.max_wire_bytes))
+
+
+def _refused_hop(
+    url: str, cookie: str, made: list[tuple[str, str]], entry: Entry
+) -> tuple[Reason, str] | None:
+    """Why a hop to the same URL is not followed; None: it is.
+
+    Args:
+        url: as it is spelled now.
+        cookie: the Cookie line it would be asked with.
+        made: URLs and Cookie lines of the requests of this attempt.
+        entry: robots.txt, which may name the spelling.
+    """
+    if any(url == past and same_cookies(cookie, brought) for past, brought in made):
+        return Reason.TOO_MANY_REDIRECTS, "a loop: redirects to itself"
+    if len(made) > MAX_SAME_URL_HOPS:
+        return Reason.TOO_MANY_REDIRECTS, "redirects to itself, with ever other cookies"
+    if entry.robots is not None and not is_allowed(entry.robots, path_of(url)):
+        return Reason.ROBOTS_DENIED, f"redirects to {url}, disallowed by robots.txt"
+    return None
 
 
 def _redirected(

@@ -31,7 +31,7 @@ from schemas.crawl import DEFAULT_CRAWL
 from schemas.reasons import Reason
 from schemas.records import Link, UrlBatch
 from schemas.topics import partition_of
-from schemas.url import Rejected, chain_ids, parse, url_id
+from schemas.url import URL_ID_BYTES, Rejected, chain_ids, parse, url_id
 from streams.dedup.seeds import SEED, seed_payload
 from streams.dedup.traps import POSITION_BYTES, Doubt, Lookup, Source, doubt
 
@@ -268,7 +268,8 @@ def _fresh(
         if account is None:
             reason = Reason.TRAP
             decision.trapped[host] = decision.trapped.get(host, 0) + 1
-        reason = reason or calendar.refuse(href)
+        if reason is None and len(key) == URL_ID_BYTES:  # what a chain returns to was counted then
+            reason = calendar.refuse(href)
         if reason is not None or account is None:
             decision.count(f"rejected.{reason}")
             continue

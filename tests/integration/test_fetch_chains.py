@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from schemas.admission import compile_rules
+from schemas.codec import decode
 from schemas.crawl import CrawlSpec
 from schemas.records import FetchRequest
 from streams.dedup import requests
@@ -239,10 +242,93 @@ async def test_a_scheme_that_changes_to_and_fro_is_a_loop(tmp_path: Path) -> Non
     assert letter["reason"] == "too_many_redirects"
 
 
-async def test_only_spelling_differs(tmp_path: Path) -> None:
+async def test_a_fragment_is_no_difference(tmp_path: Path) -> None:
     async with Web() as web, running(tmp_path, PLAIN) as runtime:
-        web.pages["/b"] = response(302, b"", "Location: /x?b=2&a=1&utm_source=q#frag")
-        runtime.seed(request_for(web.url("/b"), redirects=[web.url("/x?a=1&b=2"), "no URL"]))
+        web.pages["/b"] = response(302, b"", "Location: /x?a=1#frag")
+        runtime.seed(request_for(web.url("/b"), redirects=[web.url("/x?a=1"), "no URL"]))
         await runtime.until_idle()
         (letter,) = runtime.letters()
     assert letter["reason"] == "too_many_redirects"
+
+
+@pytest.mark.parametrize("spec", [PLAIN, COOKIES], ids=["plain", "cookies"])
+async def test_another_spelling_was_not_asked_yet(tmp_path: Path, spec: CrawlSpec) -> None:
+    async with Web() as web, running(tmp_path, spec) as runtime:
+        web.pages["/x?utm_source=q"] = response(302, b"", "Location: /b")
+        web.pages["/b"] = response(302, b"", "Location: /x")
+        web.pages["/x"] = html()
+        await Chains(runtime, spec).follow(web.url("/x?utm_source=q"))
+        assert runtime.letters() == []
+        assert [one["status"] for one in runtime.results()] == [302, 302, 200]
+    assert web.paths() == ["/x?utm_source=q", "/b", "/x"]
+
+
+@pytest.mark.parametrize("spec", [PLAIN, COOKIES], ids=["plain", "cookies"])
+async def test_spellings_that_take_turns_are_a_loop(tmp_path: Path, spec: CrawlSpec) -> None:
+    async with Web() as web, running(tmp_path, spec) as runtime:
+        web.pages["/x?utm_source=q"] = response(302, b"", "Location: /x")
+        web.pages["/x"] = response(302, b"", "Location: /b")
+        web.pages["/b"] = response(302, b"", "Location: /x?utm_source=q")
+        await Chains(runtime, spec).follow(web.url("/x?utm_source=q"))
+        (letter,) = runtime.letters()
+    assert letter["reason"] == "too_many_redirects"
+    assert len(web.paths()) <= 6
+
+
+async def test_cookies_in_another_order_are_no_change(tmp_path: Path) -> None:
+    async with Web() as web, running(tmp_path, COOKIES) as runtime:
+        web.pages["/in"] = html(b"x", "Set-Cookie: s=1", "Set-Cookie: t=2")
+        web.pages["/a"] = response(302, b"", "Location: /b")
+        web.pages["/b"] = response(302, b"", "Set-Cookie: s=1", "Location: /a")
+        chains = Chains(runtime, COOKIES)
+        await chains.follow(web.url("/in"))
+        await chains.follow(web.url("/a"))
+        (letter,) = runtime.letters()
+    assert letter["reason"] == "too_many_redirects"
+    assert web.paths() == ["/in", "/a", "/b"]
+
+
+async def test_a_loop_that_is_redriven_is_asked_again(tmp_path: Path) -> None:
+    async with Web() as web, running(tmp_path, COOKIES) as runtime:
+        web.pages["/a"] = response(302, b"", "Location: /b")
+        web.pages["/b"] = response(302, b"", "Location: /a")
+        await Chains(runtime, COOKIES).follow(web.url("/a"))
+        (letter,) = runtime.letters()
+        web.pages["/a"] = html()
+        request = decode("fetch-request", letter["payload"])
+        runtime.seed({**request, "attempt": 2, "replays": 1})
+        await runtime.until_idle()
+        assert runtime.results()[-1]["status"] == 200
+
+
+async def test_what_a_chain_returns_to_counts_once_against_the_calendar(tmp_path: Path) -> None:
+    spec = CrawlSpec(crawl="c", delay_s=0, scope="any", cookies=True, calendar_budget=1)
+    month = "/calendar/2026/05/"
+    async with Web() as web, running(tmp_path, spec) as runtime:
+        shop(web)
+        web.pages[month] = web.pages.pop("/a")
+        web.pages["/a?c=1"] = response(302, b"", "Set-Cookie: s=1; Path=/", f"Location: {month}")
+        await Chains(runtime, spec).follow(web.url(month))
+        assert [one["status"] for one in runtime.results()] == [302, 302, 200]
+
+
+async def test_robots_hold_for_the_spelling_that_a_url_redirects_to(tmp_path: Path) -> None:
+    async with Web() as web, running(tmp_path, PLAIN) as runtime:
+        web.pages["/robots.txt"] = response(200, b"User-agent: *\nDisallow: /*utm_")
+        web.pages["/a"] = response(302, b"", "Location: /a?utm_source=x")
+        await Chains(runtime, PLAIN).follow(web.url("/a"))
+        (letter,) = runtime.letters()
+    assert (letter["reason"], letter["kind"]) == ("robots_denied", "disregarded")
+    assert web.paths() == ["/a"]
+
+
+async def test_a_page_that_redirects_to_itself_is_a_loop_at_once(tmp_path: Path) -> None:
+    async with Web() as web, running(tmp_path, COOKIES) as runtime:
+        web.pages["/a"] = response(302, b"", "Set-Cookie: s=1", "Location: /a")
+        await Chains(runtime, COOKIES).follow(web.url("/a"))
+        (letter,) = runtime.letters()
+    assert (letter["reason"], letter["detail"]) == (
+        "too_many_redirects",
+        "a loop: redirects to itself",
+    )
+    assert web.paths() == ["/a", "/a"]
