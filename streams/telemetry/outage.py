@@ -258,7 +258,8 @@ def on_time(state: Outage | None, now: float, rules: Rules) -> Told:
         state = replace(state, away=left, given_up=(*state.given_up, *gone))
     if not state.away and now - state.last_at >= rules.quiet_s:
         return Told(None, (_line("back", state, state.last_at),))
-    if now - state.told_at >= rules.every_s:
+    unwell = state.away or state.last_at > state.told_at
+    if unwell and now - state.told_at >= rules.every_s:
         state = replace(state, told_at=now)
         return Told(state, (_line("still", state, now),))
     return Told(state)

@@ -192,20 +192,22 @@ async def test_a_broker_that_is_away_for_long_is_few_lines(
         broker.start()
         await toys.until_ready()
         await toys.until_committed(ends, 90)
-        await toys.until(lambda: "Kafka is reached again" in worker.output)
+        await toys.until(lambda: '"Kafka is reached again"' in worker.output)
         assert await worker.stop() == 0
     said = [json.loads(line) for line in worker.output.splitlines()]
-    (gone,) = [row for row in said if row["event"] == "Kafka cannot be reached"]
+    gone = [row for row in said if row["event"] == "Kafka cannot be reached"]
     still = [row for row in said if row["event"] == "Kafka still cannot be reached"]
-    (back,) = [row for row in said if row["event"] == "Kafka is reached again"]
-    assert gone["nodes"] == back["nodes"] == f"1 ({broker.bootstrap})"
+    back = [row for row in said if row["event"] == "Kafka is reached again"]
+    # A broker on a busy machine may close its connections once more after its start.
+    assert 1 <= len(gone) == len(back) <= 2
+    assert {row["nodes"] for row in gone + still + back} == {f"1 ({broker.bootstrap})"}
     assert 3 <= len(still) <= 6
     assert [row["held_back"] for row in still] == sorted(row["held_back"] for row in still)
-    assert back["since"] == still[0]["since"]
-    assert back["for_s"] >= 15
+    assert back[0]["since"] == still[0]["since"]
+    assert back[0]["for_s"] >= 15
     # aiokafka's loops wait 100 ms between attempts; without that it would be 20,000 a second.
-    assert 200 < back["held_back"] < 6_000
-    assert said.index(gone) < said.index(still[0]) < said.index(back)
+    assert 200 < back[0]["held_back"] < 6_000
+    assert said.index(gone[0]) < said.index(still[0]) < said.index(back[0])
     others = [row["event"] for row in said if row["logger"].startswith("aiokafka")]
     assert len(others) <= 3, others
 

@@ -260,6 +260,17 @@ def test_a_broker_that_answers_and_does_not_serve_is_told_each_minute() -> None:
     assert (play.lines[-1].nodes, play.lines[-1].error[:12]) == ((), "NotLeaderFor")
 
 
+def test_silence_after_a_connection_is_not_told_as_trouble() -> None:
+    play = Play()
+    play.said(0, CONNECT, 1, REFUSED)
+    play.reached("1")
+    quick = RULES._replace(every_s=2.0)
+    for second in range(1, 5):
+        play.state, lines = outage.on_time(play.state, second, quick)
+        play.lines += lines
+    assert play.told == ["away"]
+
+
 def test_the_bootstrap_servers_have_addresses_for_names() -> None:
     play = Play()
     play.said(0, 'Unable connect to "%s:%s": %s', "b.example", 9092, REFUSED)
