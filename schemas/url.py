@@ -176,12 +176,10 @@ def url_id(crawl: str, href: str, ignore_params: frozenset[str] = IGNORED_PARAMS
 
 def chain_ids(
     crawl: str, chain: Iterable[str], ignore_params: frozenset[str] = IGNORED_PARAMS
-) -> frozenset[bytes]:
-    """The URL ids of the URLs of a redirect chain; what is no URL has none."""
+) -> list[bytes]:
+    """The URL ids of the URLs of a redirect chain, in order; what is no URL has none."""
     urls = (parse(url) for url in chain)
-    return frozenset(
-        url_id(crawl, url.href, ignore_params) for url in urls if isinstance(url, CrawlUrl)
-    )
+    return [url_id(crawl, url.href, ignore_params) for url in urls if isinstance(url, CrawlUrl)]
 
 
 def path_of(href: str) -> str:

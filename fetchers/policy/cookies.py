@@ -78,15 +78,18 @@ class CookieJar:
             self._asked.popitem(last=False)
 
     def asked_alike(self, url: str, hops: int, field: str) -> bool:
-        """Whether asking a URL that is on its own redirect chain would change nothing.
+        """Whether a URL redirected earlier on its chain, asked with the cookies it has now.
 
-        So it is when it redirected earlier on the chain, spelled as it is now, and was asked with
-        the cookies that it would be asked with now, in any order. What is not remembered (another
-        process owned the host, or the memory is full) may have changed: the length of a chain
-        bounds what that costs.
+        It is to be spelled alike; the order of cookies does not count. What is not remembered
+        (another process owned the host, or the memory is full) may have changed: the length of a
+        chain bounds what that costs.
         """
         before = self._asked.get(url)
         return before is not None and before[0] < hops and same_cookies(before[1], field)
+
+    def forget_asked(self) -> None:
+        """Hosts come and go: what another process was told meanwhile is not in this jar."""
+        self._asked.clear()
 
     def field(self, url: str, host: str, now: float) -> str:
         """Value of the Cookie line for a request; empty: none."""

@@ -12,6 +12,8 @@ from schemas.reasons import Reason, of_status
 from schemas.url import CrawlUrl, Rejected, parse, url_id
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from schemas.records import FetchRequest, Header
 
 REDIRECT_STATUSES: Final = frozenset({301, 302, 303, 307, 308})
@@ -106,6 +108,23 @@ def judge_redirect(
     if not in_scope(rules.spec, target.host, scope_host):
         return Redirect(target, scope_host)
     return Redirect(target, scope_host, followed=True)
+
+
+def came_round_since(url_id: bytes, chain: Sequence[bytes]) -> bool:
+    """Whether a redirect chain returned to another URL after it had passed this one, once.
+
+    That other URL was asked again because something had changed for it, so what follows it is on
+    its way for the first time since: a sign-on host that knows its visitor is passed again when the
+    site has lost its cookie.
+
+    Args:
+        url_id: where the chain leads now.
+        chain: URL ids of the chain, oldest first.
+    """
+    if chain.count(url_id) != 1:
+        return False
+    later = range(chain.index(url_id) + 1, len(chain))
+    return any(chain[at] in chain[:at] for at in later)
 
 
 def resolve_location(location: str, base: str) -> CrawlUrl | Rejected:

@@ -19,6 +19,7 @@ from fetchers.policy.outcome import (
     MAX_SAME_URL_HOPS,
     Endless,
     Redirect,
+    came_round_since,
     judge_redirect,
     judge_status,
 )
@@ -276,15 +277,21 @@ class Attempts:
             made.append((url, cookie))
             await self._pacing.wait_for_turn(host)
 
+    def forget_asked(self) -> None:
+        """Hosts were given or taken: see `CookieJar.forget_asked`."""
+        for jar in self._jars.values():
+            jar.forget_asked()
+
     @staticmethod
     def _in_a_loop(request: FetchRequest, rules: Rules, jar: CookieJar) -> bool:
-        chain = request["redirects"]
         if request["replays"]:  # someone wants it asked again
             return False
-        if request["url_id"] not in chain_ids(request["crawl"], chain, rules.ignore_params):
+        identity = request["url_id"]
+        chain = chain_ids(request["crawl"], request["redirects"], rules.ignore_params)
+        if identity not in chain or came_round_since(identity, chain):
             return False
         cookie = jar.field(request["url"], request["host"], time.time())
-        return jar.asked_alike(request["url"], len(chain), cookie)
+        return jar.asked_alike(request["url"], len(request["redirects"]), cookie)
 
     async def _outcome(
         self,

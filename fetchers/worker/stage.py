@@ -132,6 +132,7 @@ class FetchStage:
         for partition in partitions:
             self.intake.assigned_at[partition] = now
         self.window.reassigned(partitions, now)
+        self.attempts.forget_asked()
 
     async def revoke(self, sources: frozenset[Source]) -> None:
         """See Stage."""

@@ -332,3 +332,43 @@ async def test_a_page_that_redirects_to_itself_is_a_loop_at_once(tmp_path: Path)
         "a loop: redirects to itself",
     )
     assert web.paths() == ["/a", "/a"]
+
+
+async def test_a_host_that_was_away_is_asked_again(tmp_path: Path) -> None:
+    """Another process may have had the answer with the cookie: what this jar has is no proof."""
+    async with Web() as web, running(tmp_path, COOKIES) as runtime:
+        shop(web)
+        runtime.seed(request_for(web.url("/a")))
+        await runtime.until_idle()
+        await runtime.rebalance()
+        chain = [web.url("/a"), web.url("/a?c=1")]
+        runtime.seed(request_for(web.url("/a"), redirects=chain))
+        await runtime.until_idle()
+        assert runtime.letters() == []
+    assert web.paths() == ["/a", "/a"]
+
+
+async def test_a_sign_on_that_knows_its_visitor_is_passed_again(tmp_path: Path) -> None:
+    """The site lost its cookie on the way; the other host has nothing new, and is no loop."""
+
+    async def page(request: Request, reader: Any, writer: Any) -> None:
+        del reader
+        known = knows(request, "session=9")
+        writer.write(html() if known else response(302, b"", f"Location: {desk}"))
+        await writer.drain()
+
+    async def ticket(request: Request, reader: Any, writer: Any) -> None:
+        del request, reader
+        given = next(tickets)
+        writer.write(response(302, b"", f"Set-Cookie: {given}", f"Location: {web.url('/page')}"))
+        await writer.drain()
+
+    tickets = iter(["other=1", "session=9"])
+    async with Web() as web, running(tmp_path, COOKIES) as runtime:
+        desk = web.url("/desk", host="127.0.0.2")
+        web.pages = {"/page": page, "/ticket": ticket}
+        web.pages["/desk"] = response(302, b"", f"Location: {web.url('/ticket')}")
+        await Chains(runtime, COOKIES).follow(web.url("/page"))
+        assert runtime.letters() == []
+        assert ends(runtime) == [200]
+    assert web.paths() == ["/page", "/desk", "/ticket"] * 2 + ["/page"]

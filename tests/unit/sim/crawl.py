@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
+from schemas.admission import MAX_REDIRECTS
 from schemas.topics import DEAD_LETTERS, DEDUP_APP, FETCHER_GROUP, PARSER_GROUP, RECORDS, URLS
 from streams.kafka.messages import Source
 from tests.unit.sim.clock import World
@@ -14,7 +15,7 @@ from tests.unit.sim.dedups import Dedup, Folder
 from tests.unit.sim.kafka import Kafka
 from tests.unit.sim.protections import Protections
 from tests.unit.sim.stages import Fetcher, Parser, batch
-from tests.unit.sim.web import Web
+from tests.unit.sim.web import OK, Web
 from tests.unit.sim.workers import Scene
 
 Role = Literal["dedup", "fetcher", "parser"]
@@ -22,6 +23,8 @@ Kind = Literal["kill", "stop", "term", "wipe", "broker", "clock"]
 ROLES: Final[tuple[Role, ...]] = ("dedup", "fetcher", "parser")
 KINDS: Final[tuple[Kind, ...]] = ("kill", "kill", "kill", "wipe", "stop", "term", "broker")
 RESTART_S: Final = 0.5
+ROUNDS_AT_LEAST: Final = MAX_REDIRECTS // 3 - 1
+"""How often a chain can surely come round before it is too long, after the first time."""
 
 
 class Fault(NamedTuple):
@@ -67,7 +70,9 @@ class Verdict(NamedTuple):
     unexpected: int
     """URLs with another outcome than theirs, or with two."""
     conflicting: int
-    """Record ids, and URLs, with two contents."""
+    """Record ids, and URLs, with two contents; a page behind a cookie has two."""
+    unfinished: int
+    """Redirect chains that came round to nothing but a count."""
     refetches: int
     allowance: int
     rebalances: int
@@ -78,7 +83,7 @@ class Verdict(NamedTuple):
     def sound(self) -> bool:
         return (
             self.ended
-            and not (self.lost or self.unexpected or self.conflicting)
+            and not (self.lost or self.unexpected or self.conflicting or self.unfinished)
             and self.refetches <= self.allowance
         )
 
@@ -118,6 +123,8 @@ class Crawl:
         self.folders: defaultdict[int, Folder] = defaultdict(Folder)
         self.running: dict[tuple[Role, int], Dedup | Fetcher | Parser] = {}
         self._faults_left = 0
+        self._rounds = 0
+        """Faults that may each have cost a chain one more round."""
         for url in seeds:
             host = url.split("/")[2]
             self.kafka.append(URLS, host.encode(), batch(host, [url], depth=0))
@@ -147,6 +154,7 @@ class Crawl:
 
     def _strike(self, fault: Fault) -> None:
         self._faults_left -= 1
+        self._rounds += 1
         if fault.kind == "broker":
             self.kafka.down_until = max(self.kafka.down_until, self.world.now + fault.seconds)
             return
@@ -191,25 +199,61 @@ class Crawl:
     def _verdict(self) -> Verdict:
         outcomes: defaultdict[str, set[str]] = defaultdict(set)
         contents: defaultdict[object, set[object]] = defaultdict(set)
+        visits: defaultdict[str, dict[int, int]] = defaultdict(dict)
         for number in range(self.kafka.partitions):
             for message in self.kafka.logs[Source(RECORDS, number)]:
                 record = message.value
-                outcomes[record["url"]].add("record")
-                content = (record["url"], record["status"], record["links"])
-                contents[record["fetch_id"]].add(content)
-                contents[record["url"]].add(content)
+                url, visit = record["url"], len(record["redirects"])
+                outcomes[url].add("record")
+                content = (url, record["status"], record["links"])
+                if url not in self.web.gates:
+                    contents[record["fetch_id"]].add(content)
+                    contents[url].add(content)
+                visits[url][visit] = record["status"]
             for message in self.kafka.logs[Source(DEAD_LETTERS, number)]:
-                poison = message.value["reason"] == "poison"
-                outcomes[message.value["url"]].add("poison" if poison else "letter")
+                reason = message.value["reason"]
+                found = reason if reason in ("poison", "loop", "limit") else "letter"
+                outcomes[message.value["url"]].add(found)
         expected = self.web.expected(self.seeds)
         return Verdict(
             lost=sum(url not in outcomes for url in expected),
-            unexpected=sum(found != {expected.get(url)} for url, found in outcomes.items()),
+            unexpected=sum(
+                not self._as_expected(url, found, expected) for url, found in outcomes.items()
+            ),
             conflicting=sum(len(found) > 1 for found in contents.values()),
+            unfinished=self._unfinished(outcomes, visits),
             refetches=sum(
-                max(hits - self.web.planned(url), 0) for url, hits in self.web.hits.items()
+                max(hits - self.web.planned(url), 0)
+                for url, hits in self.web.hits.items()
+                if url not in self.web.rounds
             ),
             allowance=self.scene.allowance,
             rebalances=sum(group.rebalances for group in self.kafka.groups.values()),
             ended=self._at_rest(),
         )
+
+    def _as_expected(self, url: str, found: set[str], expected: dict[str, str]) -> bool:
+        told = set(found)
+        if url in self.web.circles and expected.get(url) != "loop":
+            told -= {"loop", "limit"}
+        if self._rounds > ROUNDS_AT_LEAST:
+            told.discard("limit")
+        return told == {expected.get(url)}
+
+    def _unfinished(self, outcomes: dict[str, set[str]], visits: dict[str, dict[int, int]]) -> int:
+        """Chains that end in nothing but a count.
+
+        The record of a chain's last visit counts: it is the one with the longest chain, whatever a
+        replay put behind it.
+        """
+        gates = sum(
+            visits[url][max(visits[url])] != OK
+            for url in self.web.gates
+            if url in visits and "limit" not in outcomes[url]
+        )
+        loops = sum(
+            not {"loop", "limit"} & (outcomes[url] | outcomes[self.web.pages[url].location])
+            for url in self.web.circles
+            if url.endswith("/in")
+        )
+        return gates + loops

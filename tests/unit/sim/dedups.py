@@ -11,7 +11,7 @@ from schemas.crawl import CrawlSpec
 from schemas.topics import DEDUP_APP, FETCH_REQUESTS, SEEN_CHANGELOG, URLS
 from schemas.url import url_id
 from streams.dedup import requests
-from streams.dedup.policy import Decision, Here, decide
+from streams.dedup.policy import Decision, Here, decide, return_key
 from streams.kafka.messages import Source
 from tests.unit.sim.clock import Process
 from tests.unit.sim.kafka import HEARTBEAT_S, SESSION_S, Group, Message
@@ -184,7 +184,11 @@ class Dedup:
             return [lane.pending.get(key, rows.get(key)) for key in keys]
 
         for link in value["links"]:
-            self.scene.urls[url_id("default", link["url"])] = link["url"]
+            known = url_id("default", link["url"])
+            for key in (known, return_key(known, value["redirects"])):
+                self.scene.urls[key] = link["url"]
+        if not self.scene.protections.own_chain:
+            value = {**value, "redirects": []}
         decision = decide(cast("Any", value), here, rules=RULES, pages=0, seen=seen)
         admitted = [*decision.admitted]
         if self.scene.protections.rows_first:

@@ -27,5 +27,9 @@ class Protections(NamedTuple):
     """Completed offsets beyond the prefix are carried in the commit metadata."""
     bounded_waits: bool = True
     """A retry waits as long as its tier lasts at most, whatever the clock says."""
+    own_chain: bool = True
+    """Dedup lets a redirect back to its own chain through."""
+    compared_cookies: bool = True
+    """What a chain returns to is asked again when it would be asked with other cookies."""
     whole_recovery: bool = True
     """Dedup works only after its table is restored to the end of the changelog."""

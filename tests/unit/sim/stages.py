@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from fetchers.policy.cookies import CookieJar
+from fetchers.policy.outcome import Endless, Redirect, came_round_since, judge_redirect
 from fetchers.policy.retry import after_failure, longest_wait_s
+from schemas.admission import compile_rules
+from schemas.crawl import CrawlSpec
 from schemas.reasons import Reason
 from schemas.topics import (
     DEAD_LETTERS,
@@ -16,9 +20,12 @@ from schemas.topics import (
     RETRY_TIERS,
     URLS,
 )
+from schemas.url import chain_ids
+from streams.kafka.messages import Source
 from tests.unit.sim.web import BROKEN, GONE, OK
 from tests.unit.sim.workers import Delivery, Outs, Scene, Worker
 
+RULES: Final = compile_rules(CrawlSpec(crawl="default", scope="any", cookies=True))
 TIERS_S: Final = (0.5, 2.0, 10.0, 60.0, 360.0)
 
 
@@ -30,6 +37,11 @@ class Fetcher(Worker):
     def __init__(self, scene: Scene, tag: str) -> None:
         super().__init__(scene, tag)
         self.limit = scene.fetch_limit
+        self.jar = CookieJar()
+
+    def assigned(self, generation: int, sources: frozenset[Source], joins: int) -> None:
+        super().assigned(generation, sources, joins)
+        self.jar.forget_asked()
 
     def wait_s(self, delivery: Delivery) -> float:
         if delivery.source.topic == FETCH_REQUESTS:
@@ -51,22 +63,38 @@ class Fetcher(Worker):
 
     def _fetched(self, delivery: Delivery) -> None:
         request = delivery.value
-        url, attempt = request["url"], request["attempt"]
-        answer = self.scene.web.answer(url, attempt)
-        host = request["host"].encode()
+        url, attempt, host = request["url"], request["attempt"], request["host"]
+        hops = len(request["redirects"])
+        cookie = self.jar.field(url, host, 0.0)
+        alike = (
+            self.jar.asked_alike(url, hops, cookie) or not self.scene.protections.compared_cookies
+        )
+        chain = chain_ids("default", request["redirects"])
+        identity = request["url_id"]
+        if alike and identity in chain and not came_round_since(identity, chain):
+            self._give_up(delivery, "loop")
+            return
+        answer = self.scene.web.answer(url, attempt, cookie)
         if answer.status in (BROKEN, GONE):
             reason = Reason.HTTP_500 if answer.status == BROKEN else Reason.HTTP_4XX
             retry = after_failure(reason, attempt, tiers_s=TIERS_S, jitter=0.0)
             if retry is None:
-                letter = {"url": url, "reason": reason.value}
-                self.deliver(delivery, [(DEAD_LETTERS, host, letter)], {"failed": 1})
+                self._give_up(delivery, reason.value)
                 return
             later = {
                 **request,
                 "attempt": attempt + 1,
                 "not_before": self.wall() + retry.wait_s,
             }
-            self.deliver(delivery, [(RETRY_TIERS[retry.tier], host, later)], {"retries": 1})
+            outs: Outs = [(RETRY_TIERS[retry.tier], host.encode(), later)]
+            self.deliver(delivery, outs, {"retries": 1})
+            return
+        redirect = judge_redirect(RULES, request, answer.status, (("location", answer.location),))
+        self.jar.store(url, host, [answer.sets], 0.0)
+        if redirect is not None:
+            self.jar.redirected(url, hops, cookie)
+        if isinstance(redirect, Endless) or (redirect is not None and redirect.same):
+            self._give_up(delivery, "loop" if isinstance(redirect, Redirect) else "limit")
             return
         result = {
             **request,
@@ -74,10 +102,20 @@ class Fetcher(Worker):
             "status": answer.status,
             "links": answer.links,
         }
-        outs: Outs = [(FETCH_RESULTS, request["url_id"], result)]
-        if answer.location:
-            outs += batches((answer.location,), request)
+        outs = [(FETCH_RESULTS, request["url_id"], result)]
+        if redirect is not None and redirect.target is not None:
+            target = redirect.target
+            found = batch(target.host, [target.href], depth=request["depth"]) | {
+                "via": "redirect",
+                "redirects": [*request["redirects"], url],
+            }
+            outs.append((URLS, target.host.encode(), found))
         self.deliver(delivery, outs, {"pages": 1})
+
+    def _give_up(self, delivery: Delivery, reason: str) -> None:
+        letter = {"url": delivery.value["url"], "reason": reason}
+        host = delivery.value["host"].encode()
+        self.deliver(delivery, [(DEAD_LETTERS, host, letter)], {"failed": 1})
 
 
 class Parser(Worker):
@@ -87,11 +125,24 @@ class Parser(Worker):
     limit = 20
 
     def work(self, delivery: Delivery) -> None:
+        """Results of one URL wait for each other, as in `parsers.worker.stage`."""
+        key = delivery.value["url_id"]
+        if any(
+            one.begun and one.offset < delivery.offset and one.value["url_id"] == key
+            for one in self.held
+        ):
+            self.process.after(0.05, self._again, delivery)
+            return
         self.process.after(0.05 * self.kafka.world.chance(), self._parsed, delivery)
+
+    def _again(self, delivery: Delivery) -> None:
+        if delivery.epoch == self.epoch:
+            self.work(delivery)
 
     def _parsed(self, delivery: Delivery) -> None:
         result = delivery.value
-        record = {name: result[name] for name in ("url", "fetch_id", "status", "links")}
+        names = ("url", "fetch_id", "status", "links", "redirects")
+        record = {name: result[name] for name in names}
         outs: Outs = [(RECORDS, result["url_id"], record)]
         if result["status"] == OK:
             outs += batches(result["links"], result)

@@ -37,10 +37,14 @@ STEPS = st.builds(
 
 
 def crawl(
-    seed: int, faults: Sequence[Fault], protections: Protections | None = None, more_links: int = 4
+    seed: int,
+    faults: Sequence[Fault],
+    protections: Protections | None = None,
+    more_links: int = 4,
+    chains: int = 0,
 ) -> Verdict:
     """A crawl of 150 URLs, slow enough to be hit: some 10 s."""
-    web, seeds = make_web(seed, 150, hosts=9, more_links=more_links)
+    web, seeds = make_web(seed, 150, hosts=9, more_links=more_links, chains=chains)
     rng = random.Random(seed)
     delays = [rng.random() for _ in range(9_973)]
     made = Crawl(web, seeds, delays, protections=protections, fetch_limit=8, fetch_s=0.8)
@@ -58,6 +62,14 @@ def test_a_crawl_without_faults_fetches_each_url_as_often_as_planned() -> None:
     assert (verdict.refetches, verdict.allowance) == (0, 0)
 
 
+def test_chains_that_come_round_end_as_pages_or_are_told_as_loops() -> None:
+    web, seeds = make_web(4, 60, hosts=5, chains=4)
+    verdict = Crawl(web, seeds, [0.4, 0.1, 0.9]).run([])
+    assert verdict.sound, verdict
+    assert (verdict.refetches, verdict.allowance) == (0, 0)
+    assert all(web.hits[gate] == 2 for gate in web.gates)
+
+
 @given(
     seed=st.integers(0, 50),
     faults=st.lists(FAULTS | STEPS, min_size=1, max_size=6),
@@ -72,7 +84,7 @@ def test_a_crawl_without_faults_fetches_each_url_as_often_as_planned() -> None:
 def test_no_interleaving_of_faults_loses_or_repeats(
     seed: int, faults: list[Fault], delays: list[float]
 ) -> None:
-    web, seeds = make_web(seed, 50, hosts=5)
+    web, seeds = make_web(seed, 50, hosts=5, chains=2)
     verdict = Crawl(web, seeds, delays, partitions=2).run(faults)
     assert verdict.sound, verdict
 
@@ -85,6 +97,7 @@ class Off(NamedTuple):
     faults: list[Fault]
     more_links: int = 4
     rows_first: bool = False
+    chains: int = 0
 
 
 OFF = [
@@ -104,6 +117,8 @@ OFF = [
         1,
         [Fault(1.0, "clock", "fetcher", 0, 7200.0), Fault(6.0, "kill", "fetcher", 0)],
     ),
+    Off("own_chain", 1, [], chains=2),
+    Off("compared_cookies", 1, [], chains=2),
     Off("whole_recovery", 1, schedule(1, ["kill", "term"], ["dedup"]), 0),
 ]
 
@@ -111,9 +126,11 @@ OFF = [
 @pytest.mark.parametrize("off", OFF, ids=lambda off: off.name)
 def test_without_any_one_protection_the_oracle_objects(off: Off) -> None:
     without = Protections(rows_first=off.rows_first)._replace(**{off.name: False})
-    broken = crawl(off.seed, off.faults, without, off.more_links)
+    broken = crawl(off.seed, off.faults, without, off.more_links, off.chains)
     assert not broken.sound
-    whole = crawl(off.seed, off.faults, without._replace(**{off.name: True}), off.more_links)
+    whole = crawl(
+        off.seed, off.faults, without._replace(**{off.name: True}), off.more_links, off.chains
+    )
     if off.rows_first:
         # Requests repeated by the rule are more than a table written after them would need.
         assert broken.lost

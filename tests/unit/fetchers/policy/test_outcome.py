@@ -9,6 +9,7 @@ import pytest
 from fetchers.policy.outcome import (
     Redirect,
     accepts,
+    came_round_since,
     judge_redirect,
     judge_status,
     media_type,
@@ -120,3 +121,25 @@ def test_a_seed_s_redirect_moves_the_scope() -> None:
 def test_no_location_is_no_redirect() -> None:
     assert _redirect("http://a.example/") is None
     assert _redirect("http://a.example/", "") is None
+
+
+@pytest.mark.parametrize(
+    ("target", "chain", "since"),
+    [
+        ("a", "ab", False),
+        ("b", "ab", False),
+        ("c", "ab", False),
+        ("b", "aba", True),
+        ("b", "abca", True),
+        ("a", "abcb", True),
+        ("b", "bacda", True),
+        ("a", "aba", False),
+        ("a", "abab", False),
+        ("b", "abab", False),
+        ("c", "abca", True),
+        ("a", "", False),
+    ],
+)
+def test_whether_a_chain_came_round_elsewhere_since(target: str, chain: str, since: bool) -> None:
+    ids = [letter.encode() for letter in chain]
+    assert came_round_since(target.encode(), ids) == since
