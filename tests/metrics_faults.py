@@ -12,6 +12,7 @@ NEED_A_FAULT: Final[dict[tuple[str, str], str]] = {
     ("fetcher", "crawler_breakers_open"): "a host that does not answer",
     ("fetcher", "crawler_deferrals_total"): "more requests of a host than its delay lets through",
     ("fetcher", "crawler_robots_cut_total"): "a robots.txt that exceeds what is read of one",
+    ("fetcher", "crawler_ready_requests"): "a scrape while no connection is free",
     ("fetcher", "crawler_rejected_urls_total"): "a crawl that was stopped, or spent its budget",
     ("parser", "crawler_parse_process_deaths_total"): "a document that kills a parse process",
     ("parser", "crawler_parse_issues_total"): "a document with something odd in it",

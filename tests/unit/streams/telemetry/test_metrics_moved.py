@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -64,6 +65,16 @@ async def deferred(metrics: Metrics, folder: Path) -> None:
         await runtime.until(lambda: runtime.counts["deferrals"] > 0)
 
 
+async def no_connection_free(metrics: Metrics, folder: Path) -> None:
+    async with running(folder, CrawlSpec(crawl="c", delay_s=0.0)) as runtime:
+        runtime.stage.limit = 0
+        runtime.seed(request_for("http://192.0.2.1/"))
+        async with asyncio.timeout(10):
+            while not runtime.stage.window.hosts:  # noqa: ASYNC110 - a dictionary to watch
+                await asyncio.sleep(0.005)
+        runtime.stage._refresh(metrics)
+
+
 async def robots_cut(metrics: Metrics, folder: Path) -> None:
     async with Web() as web, running(folder, CrawlSpec(crawl="c", delay_s=0.0)) as runtime:
         count_into(metrics, runtime)
@@ -116,6 +127,7 @@ MOVES: dict[tuple[str, str], Move] = {
     ("fetcher", "crawler_breakers_open"): breaker_open,
     ("fetcher", "crawler_deferrals_total"): deferred,
     ("fetcher", "crawler_robots_cut_total"): robots_cut,
+    ("fetcher", "crawler_ready_requests"): no_connection_free,
     ("fetcher", "crawler_rejected_urls_total"): fetch_rejected,
     ("parser", "crawler_parse_process_deaths_total"): child_died,
     ("parser", "crawler_parse_issues_total"): odd_document,
