@@ -22,6 +22,7 @@ from schemas.admission import MAX_REDIRECTS
 from schemas.crawl import CrawlSpec
 from schemas.reasons import REASONS, Reason
 from schemas.url import CrawlUrl, origin_of, path_of
+from streams.telemetry.plain import plain
 
 if TYPE_CHECKING:
     from fetchers.http.answer import Answer
@@ -163,7 +164,7 @@ def show(report: dict[str, Any], *, headers: bool) -> None:
     console = Console(highlight=False, soft_wrap=True)
 
     def line(name: str, value: object) -> None:
-        console.print(f"  {name:12} {value}", markup=False)
+        console.print(plain(f"  {name:12} {value}"), markup=False)
 
     for hop in report["hops"]:
         console.print(hop["url"], style="bold", markup=False)
@@ -185,4 +186,4 @@ def show(report: dict[str, Any], *, headers: bool) -> None:
         line("outcome", hop["outcome"] + detail)
         if headers:
             for name, value in hop.get("headers", ()):
-                console.print(f"    {name}: {value}", markup=False)
+                console.print(plain(f"    {name}: {value}"), markup=False)

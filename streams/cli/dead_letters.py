@@ -182,6 +182,7 @@ def _print_list(letters: list[Letter], shelf: Shelf, *, total: list[Letter]) -> 
     from rich.table import Table
 
     from streams.deadletters.redrive import by_reason
+    from streams.telemetry.plain import plain
 
     table = Table("position", "when (UTC)", "reason", "tries", "crawl", "URL", "detail")
     for letter in letters:
@@ -192,9 +193,9 @@ def _print_list(letters: list[Letter], shelf: Shelf, *, total: list[Letter]) -> 
             _time(row["dead_at"]),
             row["reason"] + done,
             str(row["attempts"]),
-            escape(row["crawl"]),
-            escape(row["url"] or row["payload"][:80].decode("utf-8", "replace")),
-            escape(row["detail"][:80]),
+            escape(plain(row["crawl"])),
+            escape(plain(row["url"] or row["payload"][:80].decode("utf-8", "replace"))),
+            escape(plain(row["detail"][:80])),
         )
     console = out()
     if letters:

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import orjson
 
+from streams.telemetry.plain import plain
+
 _JSON_FIELDS: Final = (
     *("json_ld", "microdata", "rdfa", "opengraph", "microformats"),
     "extracted",
@@ -47,7 +49,7 @@ def line(record: Mapping[str, Any]) -> bytes:
 def brief(record: Mapping[str, Any]) -> str:
     """A record in one short line, for people."""
     what = record["title"] or record["location"] or record["content_type"]
-    return f"{record['status']} {record['kind']:<8} {record['url']}  {what[:80]}".rstrip()
+    return plain(f"{record['status']} {record['kind']:<8} {record['url']}  {what[:80]}".rstrip())
 
 
 def unknown_fields(fields: Iterable[str], known: Iterable[str]) -> list[str]:

@@ -19,6 +19,7 @@ import structlog
 
 from streams.settings import Settings
 from streams.telemetry.outage_filter import OUTAGE
+from streams.telemetry.plain import plain
 
 MASK: Final = "***"
 
@@ -71,6 +72,10 @@ def secrets_of(settings: Settings) -> tuple[str, ...]:
     return tuple(sorted(spelled, key=lambda value: (-len(value), value)))
 
 
+_TRACES: Final = frozenset({"exception", "stack"})
+"""Fields of several lines, which are ours."""
+
+
 class _Formatter(structlog.stdlib.ProcessorFormatter):
     """Renders a line and masks it."""
 
@@ -86,7 +91,7 @@ class _Formatter(structlog.stdlib.ProcessorFormatter):
                 exception_formatter=structlog.dev.plain_traceback,
                 pad_event_to=0,
             )
-            tail = [renderer]
+            tail = [_plain, renderer]
         super().__init__(
             foreign_pre_chain=_pre_chain(),
             processors=[
@@ -100,6 +105,13 @@ class _Formatter(structlog.stdlib.ProcessorFormatter):
     def format(self, record: logging.LogRecord) -> str:
         """The line, masked."""
         return mask(super().format(record), self._secrets)
+
+
+def _plain(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: plain(value) if isinstance(value, str) and name not in _TRACES else value
+        for name, value in event.items()
+    }
 
 
 def _role(role: str) -> Any:

@@ -126,3 +126,13 @@ def test_what_json_cannot_hold_is_written_as_text(configure: Configure) -> None:
     stream = configure(CRAWL_LOG_FORMAT="json")
     structlog.get_logger("x").info("odd", value=object)
     assert lines(stream)[0]["value"] == "<class 'object'>"
+
+
+def test_a_line_for_people_has_no_commands_for_their_terminal(configure: Configure) -> None:
+    stream = configure(CRAWL_LOG_FORMAT="console")
+    structlog.get_logger("streams.x").info("failed", detail="x\x1b]0;owned\x07\nsecond")
+    logging.getLogger("y").warning("said %s", "\x9b2J")
+    told = stream.getvalue()
+    assert r"detail=x\x1b]0;owned\x07\nsecond" in told
+    assert r"said \x9b2J" in told
+    assert all(line.isprintable() for line in told.splitlines())
