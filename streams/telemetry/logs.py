@@ -108,10 +108,13 @@ class _Formatter(structlog.stdlib.ProcessorFormatter):
 
 
 def _plain(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:
-    return {
+    shown = {
         name: plain(value) if isinstance(value, str) and name not in _TRACES else value
         for name, value in event.items()
     }
+    # What is wrong with a deployment is told in several lines.
+    shown["event"] = "\n".join(map(plain, str(event["event"]).split("\n")))
+    return shown
 
 
 def _role(role: str) -> Any:

@@ -136,3 +136,10 @@ def test_a_line_for_people_has_no_commands_for_their_terminal(configure: Configu
     assert r"detail=x\x1b]0;owned\x07\nsecond" in told
     assert r"said \x9b2J" in told
     assert all(line.isprintable() for line in told.splitlines())
+
+
+def test_a_message_of_several_lines_stays_so(configure: Configure) -> None:
+    stream = configure(CRAWL_LOG_FORMAT="console")
+    structlog.get_logger("streams.x").error("topics:\n  one\x1b[2J\n  two")
+    told = stream.getvalue()
+    assert "topics:\n  one\\x1b[2J\n  two" in told
