@@ -146,11 +146,6 @@ def create_topics(settings: Settings, *, repair: bool = False) -> Report:
     return asyncio.run(create(settings, repair=repair))
 
 
-def check_topics(settings: Settings) -> list[str]:
-    """`check_topics_async` for callers without an event loop."""
-    return asyncio.run(check_topics_async(settings))
-
-
 @asynccontextmanager
 async def _admin(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
     """An admin client; Kafka's errors are translated at this door."""
